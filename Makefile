@@ -1,0 +1,36 @@
+# `make run` and `make test` set everything up on a machine with Python 3.11+ and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test test-slow bench lint types clean
+
+run: .venv/ready
+	$(BIN)/tallchain demo
+
+test: lint types
+	$(BIN)/pytest -m "not slow"
+
+test-slow: .venv/ready
+	$(BIN)/pytest -m slow
+
+bench: .venv/ready
+	$(BIN)/python -m benchmarks.lockstep
+	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.mixture
+
+lint: .venv/ready
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: .venv/ready
+	$(BIN)/ty check
+
+clean:
+	rm -rf .venv dist .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tallchain needs Python 3.11 or newer; run make PYTHON=python3.x")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
