@@ -1,0 +1,38 @@
+"""A posterior whose likelihood factorises over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tallchain.types import Array, PyTree, is_traced, part, static
+
+
+@part
+class Posterior:
+    """log p(t | x) = log p0(t) + (1/K) sum_i log p(x_i | t) + constant.
+
+    Args:
+        log_prior: log p0(position), a scalar.
+        log_likelihood: log p(row | position) for ONE row, a scalar; rows and positions are arbitrary pytrees.
+        temperature: K; 1 is the Bayesian posterior, larger K flattens the likelihood.
+    """
+
+    log_prior: Callable[[PyTree], Array] = static()
+    log_likelihood: Callable[[PyTree, PyTree], Array] = static()
+    temperature: Array | float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("log_prior", "log_likelihood"):
+            if not callable(getattr(self, name)):
+                raise TypeError(
+                    f"`Posterior({name}=...)` must be a function; got {type(getattr(self, name)).__name__}."
+                )
+        if np.shape(self.temperature) == () and is_traced(self.temperature):
+            return
+        if np.shape(self.temperature) != () or not 0 < float(self.temperature) < np.inf:
+            raise ValueError(
+                "`Posterior(temperature=...)` must be a positive number, 1 for the posterior itself; "
+                f"got {self.temperature!r}."
+            )

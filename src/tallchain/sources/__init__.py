@@ -1,0 +1,6 @@
+"""Where rows come from: each hands them out a window at a time and returns evidence, not rows."""
+
+from tallchain.sources.shuffled import Shuffled
+from tallchain.sources.with_replacement import WithReplacement
+
+__all__ = ["Shuffled", "WithReplacement"]
