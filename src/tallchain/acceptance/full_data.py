@@ -1,0 +1,60 @@
+"""The two exact tests, which read every row: accept iff Delta + X > 0.
+
+X exponential gives Metropolis' test, P(accept) = min(1, exp(Delta)); X logistic gives Barker's, 1/(1 + exp(-Delta)).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from jax import random as jr
+
+from tallchain.acceptance.evidence import Moments
+from tallchain.types import Array, Ask, Judgement, Population, part
+
+
+class _Memory(NamedTuple):
+    offset: Array
+    noise: Array
+
+
+class _FullData:
+    """Ask for every row, then decide."""
+
+    Evidence: ClassVar = Moments
+
+    def appetite(self, population: Population) -> int:
+        """Everything: the source reads it in its widest windows."""
+        return population.num_rows
+
+    def open(self, noise: Array, offset: Array, population: Population) -> tuple[_Memory, Ask]:
+        """Ask for every row."""
+        return _Memory(offset, noise), Ask(population.num_rows, census=True)
+
+    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+        """Accept iff Delta + X > 0."""
+        return Judgement(memory, Ask(0), True, evidence.mean + memory.offset + memory.noise > 0)
+
+
+@part
+class Metropolis(_FullData):
+    """Metropolis' test on all rows: accept iff log u < Delta (Metropolis et al. 1953; Hastings 1970).
+
+    Exact; reads all N rows at every decision.
+    """
+
+    def draw(self, key: Array) -> Array:
+        """X = -log u."""
+        return jr.exponential(key)
+
+
+@part
+class Barker(_FullData):
+    """Barker's test on all rows: accept with probability 1/(1 + exp(-Delta)) (Barker 1965).
+
+    Exact; reads all N rows at every decision. What `MinibatchBarker` approximates.
+    """
+
+    def draw(self, key: Array) -> Array:
+        """X_log."""
+        return jr.logistic(key)

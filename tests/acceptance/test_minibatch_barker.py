@@ -1,0 +1,190 @@
+"""The paper's test: hand-made judgements, its closed form, and its acceptance probability at fixed pairs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import SEED
+from jax import random as jr
+from scenarios import Fixed
+from scipy import stats
+from scipy.special import expit
+
+from tallchain import MetropolisHastings
+from tallchain.acceptance import MinibatchBarker
+from tallchain.acceptance.evidence import Moments
+from tallchain.acceptance.minibatch_barker import _Noise
+from tallchain.models import Posterior
+from tallchain.sources import Shuffled, WithReplacement
+from tallchain.types import Population, replace
+
+POPULATION = Population(10_000, 100, repeats=False)
+REPEATING = POPULATION._replace(repeats=True)
+
+
+def evidence(count: int, mean: float, s2: float, population: Population = POPULATION) -> Moments:
+    """Moments for which the estimated variance of the mean is s2."""
+    factor = 1.0 if population.repeats else 1 - count / population.num_rows
+    squares = s2 / max(factor, 1e-9) * count * (count - 1)
+    return Moments(jnp.int32(count), jnp.float32(mean), jnp.float32(squares))
+
+
+def judge(test, seen: Moments, offset=0.0, normal=0.0, correction=0.0, logistic=0.0, population=POPULATION):
+    noise = _Noise(jnp.float32(normal), jnp.float32(correction), jnp.float32(logistic))
+    memory, ask = test.open(noise, jnp.float32(offset), population)
+    assert int(ask.rows) == 100
+    return test.judge(memory, seen, population)
+
+
+def test_waits_while_the_variance_is_too_large() -> None:
+    judgement = judge(MinibatchBarker(), evidence(100, 5.0, 1.01))
+    assert not judgement.is_decided
+    assert int(judgement.ask.rows) == 100
+
+
+def test_decides_below_sigma_squared() -> None:
+    assert judge(MinibatchBarker(), evidence(100, 5.0, 0.99)).is_decided
+    assert not judge(MinibatchBarker(sigma=0.9), evidence(100, 5.0, 0.82)).is_decided
+    assert judge(MinibatchBarker(sigma=1.2), evidence(100, 5.0, 1.43)).is_decided
+
+
+@pytest.mark.parametrize(
+    ("mean", "offset", "normal", "correction", "is_accepted"),
+    [
+        (0.1, 0.0, 0.0, 0.0, True),
+        (0.1, -0.2, 0.0, 0.0, False),
+        (-1.0, 0.0, 1.0, 0.3, True),  # padding 0.8, correction 0.3
+        (-1.0, 0.0, 1.0, 0.1, False),
+        (-1.0, 0.0, -1.0, 1.9, True),
+        (-1.0, 0.0, -1.0, 1.7, False),
+    ],
+)
+def test_adds_padding_and_correction(mean, offset, normal, correction, is_accepted) -> None:
+    judgement = judge(MinibatchBarker(), evidence(100, mean, 0.36), offset, normal, correction, logistic=99.0)
+    assert bool(judgement.is_accepted) is is_accepted
+
+
+@pytest.mark.parametrize(("logistic", "is_accepted"), [(0.4, False), (0.6, True)])
+def test_is_barkers_test_when_all_rows_were_read(logistic: float, is_accepted: bool) -> None:
+    seen = Moments(jnp.int32(10_000), jnp.float32(-0.5), jnp.float32(1e12))
+    judgement = judge(MinibatchBarker(), seen, normal=50.0, correction=50.0, logistic=logistic)
+    assert judgement.is_decided
+    assert bool(judgement.is_accepted) is is_accepted
+
+
+def test_asks_for_no_more_rows_than_there_are() -> None:
+    assert int(judge(MinibatchBarker(), evidence(9_950, 0.0, 2.0)).ask.rows) == 50
+    assert int(judge(MinibatchBarker(), evidence(9_950, 0.0, 2.0, REPEATING), population=REPEATING).ask.rows) == 100
+
+
+def test_reading_n_rows_with_replacement_is_not_reading_all() -> None:
+    seen = evidence(10_000, -0.5, 0.5, REPEATING)
+    assert judge(MinibatchBarker(), seen, correction=0.6, logistic=-99.0, population=REPEATING).is_accepted
+    assert not judge(MinibatchBarker(), evidence(10_000, 0.0, 2.0, REPEATING), population=REPEATING).is_decided
+
+
+def test_applies_the_finite_population_factor_where_rows_do_not_repeat() -> None:
+    half = Moments(jnp.int32(5_000), jnp.float32(0.0), jnp.float32(1.5 * 5_000 * 4_999))  # var/b = 1.5, times 1/2
+    assert judge(MinibatchBarker(), half).is_decided
+    assert not judge(MinibatchBarker(), half, population=REPEATING).is_decided
+
+
+def test_shortcut_decides_by_sign() -> None:
+    test = MinibatchBarker(shortcut=5.0)
+    for mean, is_accepted in ((10.1, True), (-10.1, False)):
+        judgement = judge(test, evidence(100, mean, 4.0), correction=-99.0 * mean)
+        assert judgement.is_decided
+        assert bool(judgement.is_accepted) is is_accepted
+    assert not judge(test, evidence(100, 9.9, 4.0)).is_decided
+
+
+def test_one_row_has_no_variance() -> None:
+    judgement = judge(MinibatchBarker(), Moments(jnp.int32(1), jnp.float32(0), jnp.float32(0)))
+    assert not judgement.is_decided
+
+
+def test_named_settings() -> None:
+    paper, code = MinibatchBarker.paper(), MinibatchBarker.as_published_code()
+    assert (paper.sigma, paper.shortcut, len(paper.atoms)) == (1.0, None, 8001)
+    assert (code.sigma, code.shortcut, len(code.atoms)) == (0.9, 5.0, 4001)
+    assert paper.appetite(POPULATION) == 100
+    assert MinibatchBarker(batch=37).appetite(POPULATION) == 37
+    assert MinibatchBarker(batch=20_000).appetite(POPULATION) == 10_000
+
+
+def test_noise_has_the_laws_it_should(key: jax.Array) -> None:
+    """Z normal; X_corr on its atoms with their probabilities; X_log logistic."""
+    test = MinibatchBarker()
+    noise = jax.jit(jax.vmap(test.draw))(jr.split(key, 200_000))
+    assert stats.kstest(np.asarray(noise.normal), "norm").pvalue > 1e-4
+    assert stats.kstest(np.asarray(noise.logistic), "logistic").pvalue > 1e-4
+    atoms, weights = np.asarray(test.atoms), np.asarray(test.weights, np.float64)
+    counts = np.bincount(np.searchsorted(atoms, np.asarray(noise.correction)), minlength=len(atoms))
+    expected = weights / weights.sum() * counts.sum()
+    is_common = expected > 5
+    assert stats.chisquare(counts[is_common], expected[is_common] * counts[is_common].sum() / expected[is_common].sum()).pvalue > 1e-4
+    assert abs(np.corrcoef(noise.normal, noise.correction)[0, 1]) < 4.5 / np.sqrt(200_000)
+
+
+@pytest.mark.parametrize("sigma", [0.9, 1.0, 1.2])
+@pytest.mark.parametrize("s2", [0.0, 0.3, 0.8])
+def test_closed_form_agrees_with_judge(sigma: float, s2: float, key: jax.Array) -> None:
+    test = MinibatchBarker(sigma=sigma)
+    count = 200_000
+    noise = jax.jit(jax.vmap(test.draw))(jr.split(key, count))
+    for mean in (-2.0, 0.3):
+        seen = evidence(100, mean, s2)
+        accepted = jax.vmap(lambda z, seen=seen: judge(test, seen, 0.0, *z).is_accepted)(noise)
+        expected = float(test.acceptance_probability(jnp.float32(mean), jnp.float32(s2)))
+        assert abs(float(accepted.mean()) - expected) < 4.5 * np.sqrt(expected * (1 - expected) / count)
+
+
+# ---- at a fixed pair, rows and all -------------------------------------------------------------
+
+
+@jax.jit
+def share_accepted(kernel: MetropolisHastings, keys: jax.Array) -> jax.Array:
+    state = kernel.init(jnp.float32(0.0))
+    return jax.vmap(lambda key: kernel.step(key, state)[1].is_accepted)(keys).mean()
+
+
+def fixed_pair(delta: float, sd: float, source, acceptance, count: int = 100_000) -> tuple[float, float]:
+    """P(accept) by simulation and its standard error, for a move with log ratio `delta` and sd(Delta*) = `sd`.
+
+    The rows of log p(x | 1) - log p(x | 0) = x are normal, so that Delta* is normal at a fixed batch size.
+    """
+    rows = np.random.default_rng(SEED).standard_normal(100_000)
+    rows = (rows - rows.mean()) / rows.std()
+    batch = 100
+    data = (delta + sd * np.sqrt(batch) * rows).astype(np.float32)  # K = N, so that Lambda_i is the row itself
+    kernel = MetropolisHastings(
+        Posterior(jnp.zeros_like, jnp.multiply, temperature=len(data)),
+        source(data, batch),
+        proposal=Fixed(jnp.float32(1.0)),
+        acceptance=acceptance,
+    )
+    share = float(share_accepted(kernel, jr.split(jr.key(SEED), count)))
+    return share, float(np.sqrt(max(share * (1 - share), 1e-6) / count))
+
+
+@pytest.mark.parametrize("sigma", [0.9, 1.0, 1.2])
+@pytest.mark.parametrize("delta", [-3.0, -1.0, 0.0, 1.0, 3.0])
+def test_acceptance_probability_at_a_fixed_pair_is_barkers(sigma: float, delta: float) -> None:
+    share, error = fixed_pair(delta, 0.6, WithReplacement, MinibatchBarker(sigma=sigma))
+    assert abs(share - expit(delta)) < 4.5 * error
+
+
+def test_without_replacement_too() -> None:
+    share, error = fixed_pair(1.0, 0.6, partial(Shuffled, windows=False), MinibatchBarker())
+    assert abs(share - expit(1.0)) < 4.5 * error
+
+
+def test_fixed_pair_check_refuses_a_dropped_correction() -> None:
+    broken = MinibatchBarker()
+    broken = replace(broken, atoms=jnp.zeros_like(broken.atoms))
+    share, error = fixed_pair(-1.0, 0.6, WithReplacement, broken)
+    assert abs(share - expit(-1.0)) > 20 * error
