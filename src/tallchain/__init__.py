@@ -1,0 +1,32 @@
+"""Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
+
+from tallchain import acceptance, models, proposals, sources
+from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
+from tallchain.kernel import MetropolisHastings
+from tallchain.models import Posterior
+from tallchain.proposals import RandomWalk
+from tallchain.sample import SamplingError, sample
+from tallchain.schedule import Schedule
+from tallchain.sources import Shuffled, WithReplacement
+from tallchain.trace import Trace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Barker",
+    "Metropolis",
+    "MetropolisHastings",
+    "MinibatchBarker",
+    "Posterior",
+    "RandomWalk",
+    "SamplingError",
+    "Schedule",
+    "Shuffled",
+    "Trace",
+    "WithReplacement",
+    "acceptance",
+    "models",
+    "proposals",
+    "sample",
+    "sources",
+]

@@ -1,0 +1,230 @@
+"""The one place where the parts meet: a decision as a small state machine.
+
+    draw(key, position)     -> noise      all the randomness of one decision, drawn once
+    open(noise, position)   -> Trial      propose, compute the offset, let the test ask
+    look(position, trial)   -> Trial      read ONE window, absorb it into the evidence, count its rows
+    judge(trial)            -> Trial, is_decided, is_accepted
+    close(position, trial, is_accepted) -> position, Verdict
+
+`step` runs one decision of one chain from end to end; `tallchain.sample` runs many chains, a look of each at a time.
+The randomness is drawn apart from its use so that many chains can draw it ahead, in bulk: random numbers made for
+chains that do not open a trial at that turn would be the largest waste of the lockstep loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax import random as jr
+
+from tallchain.acceptance.minibatch_barker import MinibatchBarker
+from tallchain.checks import check_start
+from tallchain.types import (
+    AcceptanceTest,
+    Array,
+    Ask,
+    Posterior,
+    Proposal,
+    PyTree,
+    ScaledProposal,
+    Source,
+    Verdict,
+    part,
+    replace,
+    set_fields,
+    static,
+)
+
+
+class State(NamedTuple):
+    """Where a chain is."""
+
+    position: PyTree
+
+
+class Noise(NamedTuple):
+    """All the randomness of one decision."""
+
+    proposal: PyTree
+    acceptance: PyTree
+    source: PyTree
+
+
+class Trial(NamedTuple):
+    """A decision under way."""
+
+    candidate: PyTree
+    offset: Array
+    """log p0(t') - log p0(t) + log q(t|t') - log q(t'|t): the part of Delta that no row contributes to."""
+    memory: PyTree
+    evidence: Any
+    cursor: PyTree
+    ask: Ask
+    num_rows: Array
+    num_scanned: Array
+
+
+@part
+class MetropolisHastings:
+    """Metropolis-Hastings with an acceptance test of your choice.
+
+    A pytree: pass it to a jitted function as an argument and the data stay an argument too.
+
+    Args:
+        posterior: log prior, log likelihood of one row, temperature.
+        source: where the rows come from.
+        proposal: how to propose, e.g. `RandomWalk(scale)`.
+        acceptance: how to decide; the default is the minibatch test with sigma 1 and the minimax correction.
+    """
+
+    posterior: Posterior
+    source: Source
+    proposal: Proposal
+    acceptance: AcceptanceTest
+    width: int = static()
+    """Rows per look."""
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        source: Source,
+        *,
+        proposal: Proposal,
+        acceptance: AcceptanceTest | None = None,
+    ) -> None:
+        acceptance = MinibatchBarker() if acceptance is None else acceptance
+        for name, value, need in (
+            ("posterior", posterior, "log_likelihood"),
+            ("source", source, "look"),
+            ("proposal", proposal, "propose"),
+            ("acceptance", acceptance, "judge"),
+        ):
+            if isinstance(value, type) or not hasattr(value, need):
+                raise TypeError(
+                    f"`MetropolisHastings({name}=...)` must be an object with `{need}`; got {value!r}."
+                    + (f" Did you mean `{value.__name__}(...)`?" if isinstance(value, type) else "")
+                )
+        set_fields(
+            self,
+            posterior=posterior,
+            source=source,
+            proposal=proposal,
+            acceptance=acceptance,
+            width=source.width(acceptance.appetite(source.population)),
+        )
+
+    # ---- BlackJAX's shape: one chain ---------------------------------------------------------
+
+    def init(self, position: PyTree, rng_key: Array | None = None) -> State:
+        """Start a chain; a position the posterior cannot start from is refused."""
+        check_start(self, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], position))
+        return State(jax.tree.map(jnp.asarray, position))
+
+    def step(self, rng_key: Array, state: State) -> tuple[State, Verdict]:
+        """Make one decision, reading as many windows as it takes."""
+        position = state.position
+        trial = self.open(self.draw(rng_key, position), position)
+        no = jnp.zeros((), bool)
+        trial, _, is_accepted = lax.while_loop(
+            lambda carry: ~carry[1],
+            lambda carry: self.judge(self.look(position, carry[0])),
+            (trial, no, no),
+        )
+        position, verdict = self.close(position, trial, is_accepted)
+        return State(position), verdict
+
+    # ---- one decision ------------------------------------------------------------------------
+
+    def draw(self, key: Array, position: PyTree) -> Noise:
+        """Draw all the randomness of one decision; only the shapes of `position` matter."""
+        return Noise(
+            self.proposal.draw(jr.fold_in(key, 0), position),
+            self.acceptance.draw(jr.fold_in(key, 1)),
+            self.source.draw(jr.fold_in(key, 2)),
+        )
+
+    def open(self, noise: Noise, position: PyTree) -> Trial:
+        """Propose, and let the test say how many rows it wants to see first."""
+        candidate, log_correction = self.proposal.propose(noise.proposal, position)
+        log_prior = self.posterior.log_prior
+        offset = jnp.asarray(log_prior(candidate) - log_prior(position) + log_correction, jnp.result_type(float))
+        memory, ask = self.acceptance.open(noise.acceptance, offset, self.source.population)
+        zero = jnp.zeros((), jnp.int32)
+        return Trial(
+            candidate,
+            offset,
+            memory,
+            self.acceptance.Evidence.empty(),
+            self.source.start(noise.source),
+            _as_arrays(ask),
+            zero,
+            zero,
+        )
+
+    def look(self, position: PyTree, trial: Trial) -> Trial:
+        """Read one window: Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)) for each of its rows."""
+        log_likelihood = self.posterior.log_likelihood
+        factor = self.source.population.num_rows / self.posterior.temperature
+
+        def log_ratio(row: PyTree) -> Array:
+            return factor * (log_likelihood(trial.candidate, row) - log_likelihood(position, row))
+
+        summarise = self.acceptance.Evidence.of
+        cursor, seen, taken = self.source.look(trial.cursor, trial.ask, self.width, log_ratio, summarise)
+        return trial._replace(
+            evidence=trial.evidence.merge(seen),
+            cursor=cursor,
+            ask=trial.ask._replace(rows=trial.ask.rows - taken),
+            num_rows=trial.num_rows + jnp.where(trial.ask.apart, 0, taken),
+            num_scanned=trial.num_scanned + jnp.where(trial.ask.apart, taken, 0),
+        )
+
+    def judge(self, trial: Trial) -> tuple[Trial, Array, Array]:
+        """Let the test judge if it has seen what it asked for. A log ratio that is not finite is rejected at once."""
+        is_ready = jnp.asarray(trial.ask.rows <= 0)
+        judgement = self.acceptance.judge(trial.memory, trial.evidence, self.source.population)
+        is_finite = jnp.isfinite(trial.evidence.mean + trial.offset)
+        evidence = trial.evidence
+        if judgement.ask.fresh is not False:
+            evidence = where(is_ready & judgement.ask.fresh, self.acceptance.Evidence.empty(), evidence)
+        judged = trial._replace(
+            memory=where(is_ready, judgement.memory, trial.memory),
+            ask=where(is_ready, _as_arrays(judgement.ask), trial.ask),
+            evidence=evidence,
+        )
+        return judged, ~is_finite | (is_ready & judgement.is_decided), is_finite & judgement.is_accepted
+
+    def close(self, position: PyTree, trial: Trial, is_accepted: Array) -> tuple[PyTree, Verdict]:
+        """Move or stay, and say what it came to."""
+        log_ratio = trial.evidence.mean + trial.offset
+        # -inf is an answer: the candidate is impossible. NaN and +inf are not.
+        is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio)
+        verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid)
+        return where(is_accepted, trial.candidate, position), verdict
+
+    # ---- schedules ---------------------------------------------------------------------------
+
+    def tempered(self, temperature: Array) -> MetropolisHastings:
+        """Return the same kernel at another temperature; may be a tracer."""
+        return replace(self, posterior=replace(self.posterior, temperature=temperature))
+
+    def scaled(self, scale: PyTree) -> MetropolisHastings:
+        """Return the same kernel with another proposal scale; may be a tracer."""
+        return replace(self, proposal=cast(ScaledProposal, self.proposal).with_scale(scale))
+
+
+def where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
+    """Choose between two records of the same structure."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def _as_arrays(ask: Ask) -> Ask:
+    return Ask(
+        jnp.asarray(ask.rows, jnp.int32),
+        jnp.asarray(ask.census, bool),
+        jnp.asarray(ask.apart, bool),
+        jnp.asarray(ask.fresh, bool),
+    )

@@ -1,0 +1,134 @@
+"""Many chains in lockstep: the device side of `sample`.
+
+Under `vmap(while_loop)` every chain waits for the slowest at every decision. Here one turn of the loop is one LOOK of
+every chain; a chain that has decided closes its trial, writes its draw at its own index, and opens its next trial in
+the same turn. No chain waits for another, and every lane does useful work at every turn.
+
+The randomness of the decisions ahead is drawn in bulk at the beginning of a chunk, from keys folded by chain and draw:
+so neither the length of a chunk nor the other chains have a part in it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax import random as jr
+
+from tallchain.kernel import MetropolisHastings, Noise, Trial, where
+from tallchain.schedule import Schedule
+from tallchain.types import Array, PyTree, Verdict
+
+
+class Lane(NamedTuple):
+    """One chain: the number of the draw it is deciding, where it is, and the decision under way."""
+
+    draw: Array
+    position: PyTree
+    trial: Trial
+
+
+class Drawn(NamedTuple):
+    """A draw on record."""
+
+    position: PyTree
+    verdict: Verdict
+
+
+@jax.jit
+def start(kernel: MetropolisHastings, schedule: Schedule, keys: Array, positions: PyTree) -> Lane:
+    """Open the first trial of every chain."""
+
+    def start_one(key: Array, position: PyTree) -> Lane:
+        draw = jnp.zeros((), jnp.int32)
+        noise = kernel.draw(jr.fold_in(key, draw), position)
+        return Lane(draw, position, schedule.at(kernel, draw).open(noise, position))
+
+    return jax.vmap(start_one)(keys, positions)
+
+
+@partial(jax.jit, static_argnames="slots", donate_argnames="lanes")
+def run(
+    kernel: MetropolisHastings,
+    schedule: Schedule,
+    keys: Array,
+    lanes: Lane,
+    *,
+    last: Array,
+    turns: Array,
+    slots: int,
+) -> tuple[Lane, Drawn]:
+    """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
+
+    Returns the lanes (with their trials still open) and the draws by chain and slot. Chain c has filled the
+    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots.
+    """
+    first = lanes.draw
+    chains = jnp.arange(len(first))
+    ahead = _draw_ahead(kernel, keys, lanes, slots)
+    record = jax.tree.map(
+        lambda leaf: jnp.zeros((len(first), slots, *leaf.shape[1:]), leaf.dtype), _shapes(kernel, lanes)
+    )
+
+    def turn(carry: tuple[Array, Lane, Drawn]) -> tuple[Array, Lane, Drawn]:
+        count, lanes, record = carry
+        slot = lanes.draw - first
+        noise = jax.tree.map(lambda leaf: leaf[chains, slot], ahead)
+        lanes, is_decided, drawn = jax.vmap(partial(_turn, kernel, schedule, last))(lanes, noise)
+        slot = jnp.where(is_decided, slot, slots)  # out of bounds, and dropped
+        record = jax.tree.map(
+            lambda all_, one: all_.at[chains, slot].set(one, mode="drop", unique_indices=True), record, drawn
+        )
+        return count + 1, lanes, record
+
+    def is_on(carry: tuple[Array, Lane, Drawn]) -> Array:
+        count, lanes, _ = carry
+        return (count < turns) & jnp.all(lanes.draw - first < slots) & jnp.any(lanes.draw < last)
+
+    _, lanes, record = lax.while_loop(is_on, turn, (jnp.zeros((), jnp.int32), lanes, record))
+    return lanes, record
+
+
+def _turn(
+    kernel: MetropolisHastings, schedule: Schedule, last: Array, lane: Lane, noise: Noise
+) -> tuple[Lane, Array, Drawn]:
+    """One look of one chain, and if that decides, the next trial opened with `noise`."""
+    now = schedule.at(kernel, lane.draw)
+    trial, is_decided, is_accepted = now.judge(now.look(lane.position, lane.trial))
+    is_decided &= lane.draw < last
+    position, verdict = now.close(lane.position, trial, is_decided & is_accepted)
+    draw = lane.draw + is_decided
+    opened = schedule.at(kernel, draw).open(noise, position)
+    return Lane(draw, position, where(is_decided, opened, trial)), is_decided, Drawn(position, verdict)
+
+
+def _draw_ahead(kernel: MetropolisHastings, keys: Array, lanes: Lane, slots: int) -> Noise:
+    """Draw the noise of the `slots` trials that each chain may open next, by chain and slot."""
+
+    def one_chain(key: Array, draw: Array, position: PyTree) -> Noise:
+        draws = draw + 1 + jnp.arange(slots)
+        return jax.vmap(lambda at: kernel.draw(jr.fold_in(key, at), position))(draws)
+
+    return jax.vmap(one_chain)(keys, lanes.draw, lanes.position)
+
+
+def _shapes(kernel: MetropolisHastings, lanes: Lane) -> Any:
+    def close(lane: Lane) -> Drawn:
+        return Drawn(*kernel.close(lane.position, lane.trial, jnp.zeros((), bool)))
+
+    return jax.eval_shape(jax.vmap(close), lanes)
+
+
+def bytes_per_slot(kernel: MetropolisHastings, keys: Array, lanes: Lane) -> int:
+    """Device memory that one slot of all chains takes: its draw on record and the noise ahead of it."""
+    ahead = jax.eval_shape(lambda: _draw_ahead(kernel, keys, lanes, 1))
+    return sum(_bytes(leaf) for leaf in jax.tree.leaves((ahead, _shapes(kernel, lanes))))
+
+
+def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(jr.key_data, leaf)
+    return leaf.size * leaf.dtype.itemsize

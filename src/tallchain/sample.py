@@ -1,0 +1,179 @@
+"""Draw from a posterior with many chains: the host side, in chunks."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random as jr
+
+from tallchain import lockstep
+from tallchain.checks import are_scalars, check_start
+from tallchain.kernel import MetropolisHastings
+from tallchain.progress import progress_bar
+from tallchain.schedule import Schedule
+from tallchain.trace import Recorder, Trace
+from tallchain.types import Array, PyTree
+
+_CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
+_CHUNK_SLOTS = 256
+_MOST_TURNS = 2**20
+_CHUNK_BYTES = {"cpu": 2**26}
+_CHUNK_BYTES_ELSEWHERE = 2**30
+
+
+class SamplingError(RuntimeError):
+    """Something broke while sampling; `trace` holds the draws that were finished."""
+
+    def __init__(self, message: str, trace: Trace) -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+def sample(
+    key: Array,
+    kernel: MetropolisHastings,
+    initial: PyTree,
+    num_samples: int,
+    *,
+    num_chains: int = 1,
+    num_warmup: int = 0,
+    schedule: Schedule | None = None,
+    progress: bool = True,
+    chunk_size: int | None = None,
+) -> Trace:
+    """Draw `num_samples` draws from each of `num_chains` chains, in lockstep.
+
+    A key determines the draws, whatever the chunk size; a chain uses the same random numbers however many others run.
+    Ctrl-C ends the run in order: the draws so far come back, with `is_interrupted` set.
+
+    Args:
+        key: a JAX random key.
+        kernel: the sampler.
+        initial: one position for all chains, or one per chain along a first axis of length `num_chains`.
+        num_samples: draws to keep from each chain.
+        num_chains: chains; hundreds cost little more than one.
+        num_warmup: draws to make first and throw away; their rows are counted in the trace.
+        schedule: temperature and proposal scale as functions of the draw.
+        progress: show a progress bar (needs `rich`).
+        chunk_size: draws per chain between two visits to the host; None chooses by memory.
+    """
+    for name, value, least in (
+        ("num_samples", num_samples, 1),
+        ("num_chains", num_chains, 1),
+        ("num_warmup", num_warmup, 0),
+        ("chunk_size", 1 if chunk_size is None else chunk_size, 1),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"`sample({name}=...)` must be a whole number, at least {least}; got {value!r}.")
+    num_draws = num_warmup + num_samples
+    schedule = Schedule() if schedule is None else schedule
+    schedule.check(kernel, num_draws)
+    positions = _one_per_chain(kernel, initial, num_chains)
+    check_start(schedule.at(kernel, jnp.int32(0)), positions)
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jr.wrap_key_data(key)
+    keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
+
+    began = time.perf_counter()
+    lanes = lockstep.start(kernel, schedule, keys, positions)
+    slots = chunk_size or _slots(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
+    recorder = Recorder(kernel.source.population.num_rows, num_chains, num_samples, num_warmup)
+    with _catch_interrupt() as interrupt, progress_bar(progress, num_draws * num_chains) as report:
+        try:
+            turns = 0  # the first call compiles, and takes no turn
+            while recorder.num_finished < num_draws and not interrupt.is_set():
+                since = time.perf_counter()
+                lanes, drawn = lockstep.run(
+                    kernel, schedule, keys, lanes, last=jnp.int32(num_draws), turns=jnp.int32(turns), slots=slots
+                )
+                recorder.add(np.asarray(lanes.draw), drawn)
+                if turns == 0:
+                    recorder.compile_seconds = time.perf_counter() - began
+                recorder.seconds = time.perf_counter() - began - recorder.compile_seconds
+                report(recorder)
+                pace = _CHUNK_SECONDS / (time.perf_counter() - since)
+                turns = min(max(4, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
+        except KeyboardInterrupt:
+            interrupt.set()
+        except Exception as error:
+            if recorder.num_finished <= num_warmup:
+                raise  # there is nothing to save
+            raise SamplingError(
+                f"Sampling stopped after {recorder.num_finished} of {num_draws} draws (warm-up included): {error!r}. "
+                "The draws that were finished are in the `trace` of this exception.",
+                recorder.trace(is_interrupted=True),
+            ) from error
+    trace = recorder.trace(is_interrupted=interrupt.is_set())
+    if trace.is_interrupted and trace.num_draws == 0:
+        raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
+    _warn_of_invalid(trace)
+    return trace
+
+
+def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int) -> PyTree:
+    """Return positions with the chains along a first axis, from one position or one per chain."""
+    initial = jax.tree.map(jnp.asarray, initial)
+    leaves = jax.tree.leaves(initial)
+    shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)
+    if not leaves or any(leaf.ndim == 0 or len(leaf) != num_chains for leaf in leaves):
+        return shared
+    is_one = are_scalars(kernel, initial)
+    is_each = are_scalars(kernel, jax.tree.map(lambda leaf: leaf[0], initial))
+    if not (is_one and is_each):
+        return initial if is_each else shared
+    if any(leaf.ndim > 1 for leaf in leaves):
+        return initial
+    if num_chains == 1:
+        return shared
+    raise ValueError(
+        f"`sample(initial=..., num_chains={num_chains})`: an initial position of shape "
+        f"{jax.tree.map(jnp.shape, initial)} could be one position of {num_chains} coordinates or {num_chains} "
+        f"positions of one. Give one row per chain, shape ({num_chains}, d), to say which."
+    )
+
+
+def _slots(bytes_per_slot: int, num_draws: int) -> int:
+    budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
+    return max(1, min(_CHUNK_SLOTS, num_draws, budget // max(bytes_per_slot, 1)))
+
+
+def _warn_of_invalid(trace: Trace) -> None:
+    count = int(trace.is_invalid.sum()) + trace.warmup.num_invalid
+    if count:
+        total = trace.is_invalid.size + trace.warmup.num_decisions
+        warnings.warn(
+            f"{count} of {total} log ratios were NaN or +inf and counted as rejections. The posterior is wrong "
+            "wherever that happens: find the positions where your log prior or log likelihood is not finite.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+@contextmanager
+def _catch_interrupt() -> Generator[threading.Event]:
+    """Turn the first Ctrl-C into an event, so that a chunk is never lost half-way; the second raises as usual."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def on_interrupt(number: int, frame: FrameType | None) -> Any:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)

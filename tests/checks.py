@@ -1,0 +1,60 @@
+"""Statistical checks in units of Monte Carlo error. Each is shown, in test_exactness.py, to fail on a broken sampler."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+from conftest import SEED
+from scenarios import BATCH_SIZE, Scenario
+from scipy import stats
+
+from tallchain import MetropolisHastings, Trace, sample
+
+Z_LIMIT = 4.5  # about fifty z-scores per target, test and source; 4.5 fails once in three thousand runs of them all
+P_LIMIT = 1e-4
+
+
+def draws(trace: Trace) -> np.ndarray:
+    """All parameters side by side: (chain, draw, parameter)."""
+    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(trace.position)]
+    return np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], -1)
+
+
+def run(scenario: Scenario, acceptance, source, *, chains: int = 400, length: int = 150, proposal=None) -> Trace:
+    """Run chains that start in the exact posterior: whatever they drift to is the sampler's doing."""
+    kernel = MetropolisHastings(
+        scenario.posterior,
+        source(scenario.data, BATCH_SIZE),
+        proposal=scenario.proposal if proposal is None else proposal,
+        acceptance=acceptance,
+    )
+    starts = scenario.starts(np.random.default_rng(SEED), chains)
+    return sample(jax.random.key(SEED), kernel, starts, length, num_chains=chains, progress=False)
+
+
+def z_scores(trace: Trace, scenario: Scenario) -> np.ndarray:
+    """Means and second moments against the truth, in standard errors between chains, which are independent."""
+    values = draws(trace)[:, trace.num_draws // 3 :]
+    centred = values - scenario.mean
+    pairs = np.einsum("cti,ctj->ctij", centred, centred)
+    means = np.concatenate([centred.mean(1), pairs.mean(1).reshape(len(values), -1)], 1)
+    truth = np.concatenate([np.zeros_like(scenario.mean), scenario.covariance.ravel()])
+    return (means.mean(0) - truth) / (means.std(0, ddof=1) / np.sqrt(len(means)))
+
+
+def ks_p_values(trace: Trace, scenario: Scenario) -> np.ndarray:
+    """Kolmogorov-Smirnov of the last draws, one per chain and so independent, against each exact margin."""
+    last = draws(trace)[:, -1]
+    sd = np.sqrt(np.diag(scenario.covariance))
+    if set(np.unique(last)) <= {0.0, 1.0}:  # two states: the exact binomial test instead
+        ones = int(last.sum())
+        return np.array([stats.binomtest(ones, len(last), float(scenario.mean[0])).pvalue])
+    return np.array(
+        [stats.kstest(last[:, i], "norm", (scenario.mean[i], sd[i])).pvalue for i in range(last.shape[1])]
+    )
+
+
+def agrees(trace: Trace, scenario: Scenario) -> bool:
+    """Whether moments and margins agree with the exact posterior."""
+    is_near = np.all(np.abs(z_scores(trace, scenario)) < Z_LIMIT)
+    return bool(is_near and np.all(ks_p_values(trace, scenario) > P_LIMIT))

@@ -1,0 +1,129 @@
+"""Targets with closed forms. Each knows its posterior exactly and can start chains from it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random as jr
+from scipy.special import expit
+
+from tallchain.models import Posterior
+from tallchain.proposals import RandomWalk
+from tallchain.types import Array, Proposed, PyTree, part
+
+NUM_ROWS = 20_000
+BATCH_SIZE = 200
+
+
+class Scenario(NamedTuple):
+    """A posterior, rows, a proposal that suits it, and the answer."""
+
+    posterior: Posterior
+    data: Any
+    proposal: Any
+    mean: np.ndarray
+    covariance: np.ndarray
+    starts: Any  # (random, chains) -> positions drawn from the exact posterior
+
+
+def normal_mean(seed: int = 1) -> Scenario:
+    """x_i ~ N(t, 1), t ~ N(0, 4): conjugate. The log ratios per row are linear in x_i, hence normal."""
+    data = np.random.default_rng(seed).normal(0.5, 1.0, NUM_ROWS).astype(np.float32)
+    temperature = NUM_ROWS / 10
+    precision = 1 / 4 + NUM_ROWS / temperature
+    mean, variance = data.mean(dtype=np.float64) * NUM_ROWS / temperature / precision, 1 / precision
+    return Scenario(
+        Posterior(lambda t: -(t**2) / 8, lambda t, x: -((x - t) ** 2) / 2, temperature),
+        data,
+        RandomWalk(0.6),
+        np.array([mean]),
+        np.array([[variance]]),
+        lambda random, chains: random.normal(mean, np.sqrt(variance), chains).astype(np.float32),
+    )
+
+
+def normal_vector(seed: int = 2) -> Scenario:
+    """x_i ~ N(t, S) in two dimensions with S known, t ~ N(0, I). The position is a dict, the proposal a linear map."""
+    covariance = np.array([[1.0, 0.6], [0.6, 2.0]])
+    precision = np.linalg.inv(covariance)
+    data = np.random.default_rng(seed).multivariate_normal([0.3, -0.5], covariance, NUM_ROWS).astype(np.float32)
+    temperature = NUM_ROWS / 10
+    posterior_covariance = np.linalg.inv(np.eye(2) + NUM_ROWS / temperature * precision)
+    mean = posterior_covariance @ precision @ data.mean(0, dtype=np.float64) * NUM_ROWS / temperature
+    weights = jnp.asarray(precision, jnp.float32)
+
+    def log_likelihood(t: dict, row: Array) -> Array:
+        error = row - jnp.stack([t["a"], t["b"]])
+        return -0.5 * error @ weights @ error
+
+    def starts(random: np.random.Generator, chains: int) -> dict:
+        draws = random.multivariate_normal(mean, posterior_covariance, chains).astype(np.float32)
+        return {"a": draws[:, 0], "b": draws[:, 1]}
+
+    return Scenario(
+        Posterior(lambda t: -0.5 * (t["a"] ** 2 + t["b"] ** 2), log_likelihood, temperature),
+        data,
+        RandomWalk(1.2 * np.linalg.cholesky(posterior_covariance)),
+        mean,
+        posterior_covariance,
+        starts,
+    )
+
+
+def two_states(seed: int = 3) -> Scenario:
+    """t in {0, 1}, log p(x_i | t) = t x_i, and a proposal that is not symmetric: enumerated exactly."""
+    data = np.random.default_rng(seed).normal(0.05, 1.0, NUM_ROWS).astype(np.float32)
+    temperature = NUM_ROWS / 8
+    share = expit(0.3 + data.sum(dtype=np.float64) / temperature)
+    return Scenario(
+        Posterior(lambda t: 0.3 * t, lambda t, x: t * x, temperature),
+        data,
+        Flip(jnp.float32(0.9), jnp.float32(0.3)),
+        np.array([share]),
+        np.array([[share * (1 - share)]]),
+        lambda random, chains: (random.random(chains) < share).astype(np.float32),
+    )
+
+
+SCENARIOS = {"normal mean": normal_mean, "normal vector": normal_vector, "two states": two_states}
+
+
+@part
+class Flip:
+    """From 0 propose 1 with probability `up`, from 1 propose 0 with probability `down`, else stay."""
+
+    up: Array
+    down: Array
+
+    def check(self, position: PyTree) -> None:
+        """Any."""
+
+    def draw(self, key: Array, position: PyTree) -> Array:
+        return jr.uniform(key)
+
+    def propose(self, noise: Array, position: Array) -> Proposed:
+        chance = jnp.where(position == 0, self.up, self.down)
+        is_flip = noise < chance
+        back = jnp.where(position == 0, self.down, self.up)
+        return Proposed(
+            jnp.where(is_flip, 1 - position, position), jnp.where(is_flip, jnp.log(back) - jnp.log(chance), 0.0)
+        )
+
+
+@part
+class Fixed:
+    """Always propose the same candidate: for acceptance probabilities at a fixed pair."""
+
+    candidate: PyTree
+
+    def check(self, position: PyTree) -> None:
+        """Any."""
+
+    def draw(self, key: Array, position: PyTree) -> tuple:
+        return ()
+
+    def propose(self, noise: tuple, position: PyTree) -> Proposed:
+        return Proposed(jax.tree.map(jnp.asarray, self.candidate), 0.0)

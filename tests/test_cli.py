@@ -1,0 +1,196 @@
+"""The command line, from its help texts to the picture."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from tallchain import cli, figures
+from tallchain.models.gaussian_mixture import Grid
+from tallchain.trace import Trace
+
+TINY = ("--rows", "20000", "--chains", "4", "--draws", "50", "--warmup", "20", "--no-progress")
+OPTIONS = {
+    (): ["--version"],
+    ("demo",): [
+        *("--rows", "--chains", "--draws", "--warmup", "--step", "--batch-size", "--sigma", "--test", "--seed"),
+        *("--output", "--no-progress"),
+    ],
+    ("reproduce",): ["correction"],
+}
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.build_app(), [str(a) for a in arguments])
+
+
+def text(output: str) -> str:
+    """Return the words of the output, without colours, frames and line breaks."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", output).split())
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    head = path.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG\r\n\x1a\n")
+    return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
+
+
+def test_version():
+    result = call("--version")
+    assert result.exit_code == 0
+    assert result.output.strip() == "tallchain 0.1.0"
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_help_explains_every_option(command):
+    result = call(*command, "--help")
+    assert result.exit_code == 0
+    words = text(result.output)
+    for option in OPTIONS[command]:
+        # After the option come its type in angle brackets or its range, then a sentence.
+        assert re.search(rf"{option}\b[^-]* [A-Z]\w*", words), option
+
+
+def test_help_lists_no_option_unknown_to_this_test():
+    parameters = cli.demo.__annotations__.keys() - {"return"}
+    assert {f"--{name.replace('_', '-')}" for name in parameters} == set(OPTIONS["demo",])
+
+
+class TestDemo:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def run(cls, tmp_path_factory):
+        path = tmp_path_factory.mktemp("demo") / "new" / "picture.png"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cli, "_GRID_POINTS", 51)
+            return call("demo", *TINY, "--output", path), path
+
+    def test_succeeds(self, run):
+        result, _ = run
+        assert result.exit_code == 0, result.output
+
+    def test_prints_the_summary_and_the_exact_moments(self, run):
+        output = run[0].output
+        assert "4 chains x 50 draws, N = 20,000 rows" in output
+        assert "rows per decision" in output
+        for name in ("theta_1", "theta_2"):
+            assert re.search(rf"^{name} +-?\d", output, re.MULTILINE)
+            for moment in ("mean", "sd"):
+                assert re.search(rf"^{name} {moment} +-?\d\.\d+ +-?\d\.\d+ +[+-]\d+\.\d MCSE$", output, re.MULTILINE)
+
+    def test_saves_a_picture_and_says_where(self, run):
+        result, path = run
+        assert str(path) in result.output
+        width, height = png_size(path)
+        assert 1000 < width < 3000
+        assert 400 < height < 2000
+        assert path.stat().st_size > 20_000
+
+    @pytest.mark.parametrize(
+        ("option", "value"),
+        [
+            ("--rows", 0),
+            ("--rows", "many"),
+            ("--chains", 0),
+            ("--draws", 0),
+            ("--warmup", -1),
+            ("--step", -0.1),
+            ("--step", "nan"),
+            ("--batch-size", 0),
+            ("--batch-size", 20_001),
+            ("--sigma", 0),
+            ("--sigma", 3),
+            ("--test", "coin"),
+            ("--seed", -1),
+            ("--output", "picture.docx"),
+            ("--colour", "blue"),
+        ],
+    )
+    def test_refuses_a_bad_option_by_name(self, option, value, tmp_path):
+        result = call("demo", *TINY, "--output", tmp_path / "picture.png", option, value)
+        assert result.exit_code == 2
+        assert option in text(result.output)
+        assert "Traceback" not in result.output
+
+    def test_refuses_sigma_with_a_test_that_has_its_own(self, tmp_path):
+        result = call("demo", *TINY, "--output", tmp_path / "picture.png", "--test", "paper", "--sigma", 1)
+        assert result.exit_code == 2
+        assert "--sigma" in text(result.output)
+
+    def test_refuses_an_output_below_a_file(self, tmp_path):
+        (tmp_path / "file").touch()
+        result = call("demo", *TINY, "--output", tmp_path / "file" / "picture.png")
+        assert result.exit_code == 2
+        assert "--output" in text(result.output)
+
+    def test_passes_on_a_refusal_of_the_library(self, monkeypatch, tmp_path):
+        def refuse(*arguments, **options):
+            raise ValueError("`sample(...)`: not today.")
+
+        monkeypatch.setattr(cli.tallchain, "sample", refuse)
+        result = call("demo", *TINY, "--output", tmp_path / "picture.png")
+        assert result.exit_code == 2
+        assert "not today" in text(result.output)
+
+    def test_reports_an_interrupted_run(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(cli.tallchain, "sample", lambda *_, **__: made_up_trace(is_interrupted=True))
+        monkeypatch.setattr(cli, "_GRID_POINTS", 51)
+        result = call("demo", *TINY, "--output", tmp_path / "picture.png")
+        assert result.exit_code == 0
+        assert "INTERRUPTED" in result.output
+        assert png_size(tmp_path / "picture.png")
+
+    def test_starts_are_wider_than_the_posterior_around_both_modes(self):
+        starts = cli._starts(1000, seed=0)
+        assert starts.shape == (1000, 2)
+        for first, mode in enumerate([(0, 1), (1, -1)]):
+            np.testing.assert_allclose(starts[first::2].mean(0), mode, atol=0.2)
+            assert (starts[first::2].std(0) > 0.9).all()
+
+    @pytest.mark.parametrize("test", cli.TestName)
+    def test_every_test_can_be_named(self, test):
+        assert hasattr(cli._acceptance(test, None), "judge")
+
+
+def made_up_trace(*, rows: object = 50, **fields: object) -> Trace:
+    random = np.random.default_rng(0)
+    shape = (2, 10)
+    false = np.zeros(shape, bool)
+    num_rows = np.broadcast_to(rows, shape)
+    position = random.standard_normal((*shape, 2))
+    zeros = np.zeros(shape)
+    return Trace(position, ~false, num_rows, zeros.astype(int), zeros, false, population=1000, **fields)
+
+
+class TestFigure:
+    @pytest.fixture
+    def grid(self) -> Grid:
+        x, y = np.linspace(-4, 4, 41), np.linspace(-6, 6, 51)
+        return Grid(x, y, -0.5 * (x[:, None] ** 2 + y**2), np.zeros(2), np.eye(2))
+
+    @pytest.mark.parametrize("rows", [50, 1000, np.arange(1, 11) * 100, [50] * 9 + [1000]])
+    def test_draws_any_distribution_of_rows(self, rows, grid, tmp_path):
+        figures.demo_figure(made_up_trace(rows=rows), grid, tmp_path / "a.png", temperature=10, test="minibatch test")
+        assert png_size(tmp_path / "a.png")
+
+    def test_levels_hold_their_shares(self, grid):
+        density = np.exp(grid.log_density)
+        shares = [density[grid.log_density >= level].sum() / density.sum() for level in figures._levels(grid)]
+        np.testing.assert_allclose(shares, [0.99, 0.9, 0.5], atol=0.02)
+
+    def test_thins_to_a_bounded_number_of_points(self, monkeypatch):
+        monkeypatch.setattr(figures, "_POINTS", 7)
+        assert len(figures._points(made_up_trace())) == 7
+
+
+@pytest.mark.parametrize("module", ["typer", "matplotlib"])
+def test_missing_extra_gives_one_line(module, tmp_path):
+    arguments = ["tallchain", "demo", "--output", str(tmp_path / "picture.png")]
+    code = f"import sys; sys.modules[{module!r}] = None; sys.argv = {arguments}; from tallchain.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip() == f"The tallchain command needs {module}: pip install 'tallchain[all]'"

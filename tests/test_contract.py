@@ -1,0 +1,82 @@
+"""What every combination of parts must keep: the product of the lists in registry.py."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from registry import ACCEPTANCE, SOURCES
+from scenarios import SCENARIOS
+
+from tallchain import MetropolisHastings, Trace, sample
+
+CHAINS, DRAWS, WARMUP = 3, 23, 4
+COMBINATIONS = [(acceptance, source) for acceptance in ACCEPTANCE for source in SOURCES]
+INITIAL = {"a": jnp.float32(0.2), "b": jnp.float32(-0.4)}
+
+
+def kernel_of(acceptance: str, source: str) -> MetropolisHastings:
+    target = SCENARIOS["normal vector"]()
+    return MetropolisHastings(
+        target.posterior,
+        SOURCES[source](target.data[:3001], 40),
+        proposal=target.proposal,
+        acceptance=ACCEPTANCE[acceptance](),
+    )
+
+
+@pytest.mark.parametrize(("acceptance", "source"), COMBINATIONS)
+def test_contract(acceptance: str, source: str, key: jax.Array) -> None:
+    kernel = kernel_of(acceptance, source)
+    trace = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False)
+    check_records(trace)
+    check_rows(trace, kernel)
+    again = sample(
+        key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False, chunk_size=7
+    )
+    check_same_to_the_bit(trace, again)
+    check_same_as_step_by_step(trace, kernel, key)
+
+
+def check_records(trace: Trace) -> None:
+    assert trace.position["a"].shape == (CHAINS, DRAWS)
+    assert trace.num_rows.shape == trace.is_accepted.shape == trace.log_ratio.shape == (CHAINS, DRAWS)
+    assert trace.warmup.num_decisions == CHAINS * WARMUP
+    assert not trace.is_interrupted
+    assert not trace.is_invalid.any()
+    assert np.isfinite(trace.log_ratio).all()
+    moved = np.diff(trace.position["a"], axis=1) != 0
+    np.testing.assert_array_equal(moved, trace.is_accepted[:, 1:])
+
+
+def check_rows(trace: Trace, kernel: MetropolisHastings) -> None:
+    population = kernel.source.population
+    if kernel.acceptance.appetite(population) == population.num_rows:
+        assert (trace.num_rows == population.num_rows).all()
+    assert (trace.num_rows >= 40).all()
+    assert population.repeats or (trace.num_rows <= population.num_rows).all()
+
+
+def check_same_to_the_bit(one: Trace, other: Trace) -> None:
+    """One key gives the same draws whatever the chunk size."""
+    for name in ("position", "is_accepted", "num_rows", "log_ratio"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(one, name), getattr(other, name))
+
+
+def check_same_as_step_by_step(trace: Trace, kernel: MetropolisHastings, key: jax.Array) -> None:
+    """A chain alone, by `step` with the kernel as an argument, decides as it does among others."""
+    step = jax.jit(lambda kernel, key, state: kernel.step(key, state))
+    chain, state = CHAINS - 1, kernel.init(INITIAL)
+    for draw in range(-WARMUP, DRAWS):
+        draw_key = jax.random.fold_in(jax.random.fold_in(key, chain), draw + WARMUP)
+        state, verdict = step(kernel, draw_key, state)
+        if draw >= 0:
+            assert bool(verdict.is_accepted) == trace.is_accepted[chain, draw]
+            assert int(verdict.num_rows) == trace.num_rows[chain, draw]
+            np.testing.assert_allclose(state.position["a"], trace.position["a"][chain, draw], rtol=1e-4, atol=1e-5)
+
+
+def test_chains_differ(key: jax.Array) -> None:
+    trace = sample(key, kernel_of("minibatch", "windows"), INITIAL, DRAWS, num_chains=2, progress=False)
+    assert not np.array_equal(trace.position["a"][0], trace.position["a"][1])

@@ -1,0 +1,101 @@
+"""Every acceptance test, on every source, against closed forms; and broken samplers, which the same check must refuse."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import pytest
+from checks import agrees, ks_p_values, run, z_scores
+from jax import random as jr
+from registry import ACCEPTANCE, SOUND, SOURCES
+from scenarios import BATCH_SIZE, SCENARIOS
+
+from tallchain.acceptance import MinibatchBarker
+from tallchain.acceptance.evidence import Moments
+from tallchain.types import Array, Ask, Judgement, Population, Proposed, part, replace
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("acceptance", SOUND)
+def test_agrees_with_the_closed_form(acceptance: str, source: str, scenario: str) -> None:
+    target = SCENARIOS[scenario]()
+    trace = run(target, ACCEPTANCE[acceptance](), SOURCES[source])
+    assert agrees(trace, target), (z_scores(trace, target), ks_p_values(trace, target))
+
+
+# ---- negative controls -------------------------------------------------------------------------
+
+
+def test_check_refuses_a_dropped_correction() -> None:
+    target = SCENARIOS["normal mean"]()
+    broken = MinibatchBarker()
+    broken = replace(broken, atoms=jnp.zeros_like(broken.atoms))
+    assert not agrees(run(target, broken, SOURCES["windows"]), target)
+
+
+@part
+class _Uncorrected:
+    """A proposal that forgets its log correction."""
+
+    proposal: object
+
+    def check(self, position: Array) -> None:
+        pass
+
+    def draw(self, key: Array, position: Array) -> Array:
+        return self.proposal.draw(key, position)
+
+    def propose(self, noise: Array, position: Array) -> Proposed:
+        return self.proposal.propose(noise, position)._replace(log_correction=0.0)
+
+
+@pytest.mark.parametrize("acceptance", ["metropolis", "minibatch"])
+def test_check_refuses_a_dropped_log_correction(acceptance: str) -> None:
+    target = SCENARIOS["two states"]()
+    broken = _Uncorrected(target.proposal)
+    assert not agrees(run(target, ACCEPTANCE[acceptance](), SOURCES["windows"], proposal=broken), target)
+
+
+class _Memory(NamedTuple):
+    offset: Array
+    key: Array
+
+
+@part
+class _Redrawn:
+    """Barker's test on the rows so far, with new noise at every look, until a look accepts or all rows are read."""
+
+    Evidence = Moments
+
+    def appetite(self, population: Population) -> int:
+        return population.batch_size
+
+    def draw(self, key: Array) -> Array:
+        return key
+
+    def open(self, noise: Array, offset: Array, population: Population) -> tuple[_Memory, Ask]:
+        return _Memory(offset, noise), Ask(population.batch_size)
+
+    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+        is_accepted = evidence.mean + memory.offset + jr.logistic(jr.fold_in(memory.key, evidence.count)) > 0
+        is_decided = is_accepted | (evidence.count >= 4 * population.batch_size)
+        return Judgement(memory, Ask(population.batch_size), is_decided, is_accepted)
+
+
+def test_check_refuses_noise_redrawn_at_each_look() -> None:
+    target = SCENARIOS["two states"]()
+    assert not agrees(run(target, _Redrawn(), SOURCES["windows"]), target)
+
+
+def test_check_refuses_the_wrong_temperature() -> None:
+    target = SCENARIOS["normal vector"]()
+    broken = target._replace(posterior=replace(target.posterior, temperature=1.3 * target.posterior.temperature))
+    assert not agrees(run(broken, ACCEPTANCE["minibatch"](), SOURCES["row by row"]), target)
+
+
+def test_the_minibatch_tests_pad_and_grow_on_these_targets() -> None:
+    """Else the agreement above would say little: s2 is neither negligible nor always below sigma^2 at once."""
+    trace = run(SCENARIOS["normal mean"](), ACCEPTANCE["minibatch"](), SOURCES["windows"], chains=100, length=50)
+    assert 1.05 < trace.num_rows.mean() / BATCH_SIZE < 2.0

@@ -1,0 +1,96 @@
+"""The kernel as a pytree and as a BlackJAX algorithm."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scenarios import normal_mean
+
+import tallchain as tc
+from tallchain.types import Ask, Judgement, Population, part
+
+TARGET = normal_mean()
+
+
+def kernel_of(acceptance=None, rows: int = 20_000) -> tc.MetropolisHastings:
+    source = tc.Shuffled(TARGET.data[:rows], 100)
+    return tc.MetropolisHastings(TARGET.posterior, source, proposal=tc.RandomWalk(0.6), acceptance=acceptance)
+
+
+def test_the_data_are_an_argument_not_a_constant(key: jax.Array) -> None:
+    kernel = kernel_of()
+    lowered = jax.jit(lambda kernel, key, state: kernel.step(key, state)).lower(kernel, key, kernel.init(0.5))
+    assert len(lowered.as_text()) < 200_000  # 20,000 rows written out would be more
+    assert any(np.size(leaf) >= 20_000 for leaf in jax.tree.leaves(kernel))
+
+
+def test_survives_a_trip_through_its_leaves(key: jax.Array) -> None:
+    kernel = kernel_of()
+    leaves, structure = jax.tree.flatten(kernel)
+    again = jax.tree.unflatten(structure, leaves)
+    assert jax.tree.structure(again) == structure
+    assert again.width == kernel.width == 100
+
+
+def test_full_data_tests_read_in_wide_windows() -> None:
+    assert kernel_of(tc.Barker()).width == 20_000 // 3 + 1
+    assert kernel_of(tc.MinibatchBarker(batch=37)).width == 37
+
+
+def test_runs_in_blackjax(key: jax.Array) -> None:
+    import blackjax
+    from blackjax.base import SamplingAlgorithm
+
+    kernel = kernel_of()
+    algorithm = SamplingAlgorithm(kernel.init, kernel.step)
+    state, (states, verdicts) = blackjax.util.run_inference_algorithm(key, algorithm, 50, initial_position=jnp.float32(0.5))
+    assert states.position.shape == verdicts.num_rows.shape == (50,)
+    assert np.isfinite(np.asarray(state.position))
+
+
+@part
+class _Census:
+    """Scans all rows apart, then looks at 300 fresh ones: what tests with a bound or a design do."""
+
+    Evidence = tc.acceptance.evidence.Moments
+
+    def appetite(self, population: Population) -> int:
+        return 100
+
+    def draw(self, key: jax.Array) -> tuple:
+        return ()
+
+    def open(self, noise, offset, population):
+        return (jnp.bool_(True), jnp.float32(0)), Ask(population.num_rows, census=True, apart=True)
+
+    def judge(self, memory, evidence, population):
+        is_scan, exact = memory
+        exact = jnp.where(is_scan, evidence.mean, exact)
+        done = ~is_scan & (evidence.count == 300)
+        return Judgement((jnp.bool_(False), exact), Ask(300, fresh=is_scan), done, jnp.abs(evidence.mean - exact) > 1e-9)
+
+
+def test_a_census_is_counted_apart_and_rows_come_fresh_after_it(key: jax.Array) -> None:
+    for source in (tc.Shuffled(TARGET.data[:5000], 100), tc.WithReplacement(TARGET.data[:5000], 100)):
+        kernel = tc.MetropolisHastings(TARGET.posterior, source, proposal=tc.RandomWalk(0.6), acceptance=_Census())
+        trace = tc.sample(key, kernel, 0.5, 20, num_chains=3, progress=False)
+        assert (trace.num_scanned == 5000).all()
+        assert (trace.num_rows == 300).all()
+        assert trace.is_accepted.all()
+
+
+def test_may_be_built_inside_jit(key: jax.Array) -> None:
+    """As BlackJAX's users do, so that the data stay an argument."""
+
+    def build(data, scale, temperature):
+        posterior = tc.Posterior(TARGET.posterior.log_prior, TARGET.posterior.log_likelihood, temperature)
+        return tc.MetropolisHastings(posterior, tc.Shuffled(data, 100), proposal=tc.RandomWalk(scale))
+
+    def decide(key, *settings):
+        kernel = build(*settings)
+        return kernel.step(key, kernel.init(jnp.float32(0.5)))
+
+    settings = (jnp.asarray(TARGET.data), jnp.float32(0.6), jnp.float32(2000.0))
+    traced, plain = jax.jit(decide)(key, *settings), decide(key, *settings)
+    assert jax.tree.map(float, traced[0]) == jax.tree.map(float, plain[0])

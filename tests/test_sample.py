@@ -1,0 +1,147 @@
+"""The host side: starts, schedules, interruptions, faults, and log ratios that are not numbers."""
+
+from __future__ import annotations
+
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scenarios import normal_mean
+
+import tallchain as tc
+from tallchain import lockstep
+from tallchain.sample import SamplingError, sample
+
+TARGET = normal_mean()
+
+
+def kernel_of(posterior=TARGET.posterior, acceptance=None, scale=0.6, rows=4000) -> tc.MetropolisHastings:
+    source = tc.Shuffled(TARGET.data[:rows], 100)
+    return tc.MetropolisHastings(posterior, source, proposal=tc.RandomWalk(scale), acceptance=acceptance)
+
+
+def test_one_start_per_chain(key: jax.Array) -> None:
+    starts = np.array([-50.0, 0.0, 50.0], np.float32)
+    trace = sample(key, kernel_of(), starts, 1, num_chains=3, progress=False)
+    np.testing.assert_allclose(trace.position[:, 0], starts, atol=5.0)
+
+
+def test_one_start_for_all_chains(key: jax.Array) -> None:
+    trace = sample(key, kernel_of(), 7.0, 1, num_chains=4, progress=False)
+    np.testing.assert_allclose(trace.position[:, 0], 7.0, atol=4.0)
+
+
+def test_old_style_keys_are_taken() -> None:
+    old = sample(jax.random.PRNGKey(3), kernel_of(), 0.5, 5, progress=False)
+    new = sample(jax.random.key(3), kernel_of(), 0.5, 5, progress=False)
+    np.testing.assert_array_equal(old.position, new.position)
+
+
+def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
+    """Hot with long steps for the first half, cold with short ones after: exact tests show both."""
+    schedule = tc.Schedule(
+        temperature=lambda draw: jnp.where(draw < 300, 4000.0, 40.0), scale=lambda draw: jnp.where(draw < 300, 2.0, 0.1)
+    )
+    kernel = kernel_of(acceptance=tc.Metropolis())
+    trace = sample(key, kernel, 0.5, 600, num_chains=64, schedule=schedule, progress=False)
+    hot, cold = trace.position[:, 50:300], trace.position[:, 350:]
+    mean = TARGET.data[:4000].mean(dtype=np.float64)
+    for values, weight in ((hot, 1.0), (cold, 100.0)):
+        precision = 0.25 + weight
+        chain_means, chain_squares = values.mean(1), ((values - mean * weight / precision) ** 2).mean(1)
+        for found, truth in ((chain_means, mean * weight / precision), (chain_squares, 1 / precision)):
+            assert abs(found.mean() - truth) < 4.5 * found.std() / 8, (weight, found.mean(), truth)
+
+
+def test_schedule_counts_warmup_draws(key: jax.Array) -> None:
+    schedule = tc.Schedule(scale=lambda draw: jnp.where(draw < 10, 1e-6, 5.0))
+    trace = sample(key, kernel_of(), 0.5, 5, num_warmup=10, num_chains=8, schedule=schedule, progress=False)
+    assert np.abs(trace.log_ratio[:, 0]).max() > 1
+
+
+def test_progress_bar_is_shown(key: jax.Array, capsys: pytest.CaptureFixture) -> None:
+    sample(key, kernel_of(), 0.5, 20, num_chains=2)
+    shown = capsys.readouterr().out
+    assert "rows/decision" in shown
+    assert "100%" in shown
+
+
+# ---- ends that were not planned ----------------------------------------------------------------
+
+
+def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
+    """Let `count` chunks run, then act before each further one."""
+    run = lockstep.run
+    calls = []
+
+    def counted(*args, **kwargs):
+        calls.append(None)
+        if len(calls) > count:
+            act()
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(lockstep, "run", counted)
+
+
+def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False)
+    after_chunks(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGINT))
+    part = sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+    assert part.is_interrupted
+    assert 0 < part.num_draws < 200
+    np.testing.assert_array_equal(part.position, whole.position[:, : part.num_draws])
+    assert "INTERRUPTED" in str(part.summary())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    after_chunks(monkeypatch, 0, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        sample(key, kernel_of(), 0.5, 200, progress=False)
+
+
+def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise MemoryError("out of memory on the device")
+
+    after_chunks(monkeypatch, 4, fail)
+    with pytest.raises(SamplingError, match="out of memory on the device") as caught:
+        sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+    assert caught.value.trace.num_draws > 0
+    assert caught.value.trace.is_interrupted
+
+
+# ---- log ratios that are not numbers -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
+@pytest.mark.parametrize("where", ["prior", "likelihood"])
+@pytest.mark.parametrize("acceptance", [tc.Metropolis(), tc.MinibatchBarker()], ids=["metropolis", "minibatch"])
+def test_invalid_log_ratios_are_rejected_counted_and_reported(key, bad: float, where: str, acceptance) -> None:
+    def log_prior(t):
+        return jnp.where((t > 1) & (where == "prior"), bad, 0.0)
+
+    def log_likelihood(t, x):
+        return jnp.where((t > 1) & (where == "likelihood"), bad, -((x - t) ** 2) / 2)
+
+    kernel = kernel_of(tc.Posterior(log_prior, log_likelihood, 400.0), acceptance)
+    with pytest.warns(RuntimeWarning, match="NaN or \\+inf and counted as rejections"):
+        trace = sample(key, kernel, 0.5, 100, num_chains=4, progress=False)
+    assert trace.is_invalid.sum() > 0
+    assert trace.position.max() <= 1
+    assert not trace.is_accepted[trace.is_invalid].any()
+    assert "INVALID" in str(trace.summary())
+
+
+def test_minus_infinity_is_an_ordinary_rejection(key: jax.Array) -> None:
+    """A prior with bounds: candidates outside are rejected, nothing is reported, and hardly a row is read for them."""
+    posterior = tc.Posterior(lambda t: jnp.where(jnp.abs(t - 0.5) < 0.2, 0.0, -jnp.inf), TARGET.posterior.log_likelihood, 400.0)
+    trace = sample(key, kernel_of(posterior, tc.Metropolis(), rows=20_000), 0.5, 200, num_chains=4, progress=False)
+    outside = np.isneginf(trace.log_ratio)
+    assert outside.sum() > 100
+    assert not trace.is_invalid.any()
+    assert not trace.is_accepted[outside].any()
+    assert np.abs(trace.position - 0.5).max() < 0.2
+    assert trace.num_rows[outside].max() < trace.num_rows[~outside].min()
