@@ -17,6 +17,8 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.lockstep
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.mixture
+	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.readme
 
 lint: .venv/ready
 	$(BIN)/ruff format --check

@@ -16,6 +16,8 @@ ACCEPTANCE = {
     "published code": MinibatchBarker.as_published_code,
 }
 
+FULL_DATA = ["metropolis", "barker"]
+
 # The 5-sigma shortcut of the published code decides some tests by sign: it is not meant to be right.
 SOUND = [name for name in ACCEPTANCE if name != "published code"]
 

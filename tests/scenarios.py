@@ -15,7 +15,7 @@ from tallchain.proposals import RandomWalk
 from tallchain.types import Array, Proposed, PyTree, part
 
 NUM_ROWS = 20_000
-BATCH_SIZE = 200
+BATCH_SIZE = 100
 
 
 class Scenario(NamedTuple):
@@ -29,12 +29,12 @@ class Scenario(NamedTuple):
     starts: Any  # (random, chains) -> positions drawn from the exact posterior
 
 
-def normal_mean(seed: int = 1) -> Scenario:
+def normal_mean(num_rows: int = NUM_ROWS) -> Scenario:
     """x_i ~ N(t, 1), t ~ N(0, 4): conjugate. The log ratios per row are linear in x_i, hence normal."""
-    data = np.random.default_rng(seed).normal(0.5, 1.0, NUM_ROWS).astype(np.float32)
-    temperature = NUM_ROWS / 10
-    precision = 1 / 4 + NUM_ROWS / temperature
-    mean, variance = data.mean(dtype=np.float64) * NUM_ROWS / temperature / precision, 1 / precision
+    data = np.random.default_rng(1).normal(0.5, 1.0, num_rows).astype(np.float32)
+    temperature = num_rows / 10
+    precision = 1 / 4 + num_rows / temperature
+    mean, variance = data.mean(dtype=np.float64) * num_rows / temperature / precision, 1 / precision
     return Scenario(
         Posterior(lambda t: -(t**2) / 8, lambda t, x: -((x - t) ** 2) / 2, temperature),
         data,
@@ -45,14 +45,14 @@ def normal_mean(seed: int = 1) -> Scenario:
     )
 
 
-def normal_vector(seed: int = 2) -> Scenario:
+def normal_vector(num_rows: int = NUM_ROWS) -> Scenario:
     """x_i ~ N(t, S) in two dimensions with S known, t ~ N(0, I). The position is a dict, the proposal a linear map."""
     covariance = np.array([[1.0, 0.6], [0.6, 2.0]])
     precision = np.linalg.inv(covariance)
-    data = np.random.default_rng(seed).multivariate_normal([0.3, -0.5], covariance, NUM_ROWS).astype(np.float32)
-    temperature = NUM_ROWS / 10
-    posterior_covariance = np.linalg.inv(np.eye(2) + NUM_ROWS / temperature * precision)
-    mean = posterior_covariance @ precision @ data.mean(0, dtype=np.float64) * NUM_ROWS / temperature
+    data = np.random.default_rng(1).multivariate_normal([0.3, -0.5], covariance, num_rows).astype(np.float32)
+    temperature = num_rows / 10
+    posterior_covariance = np.linalg.inv(np.eye(2) + num_rows / temperature * precision)
+    mean = posterior_covariance @ precision @ data.mean(0, dtype=np.float64) * num_rows / temperature
     weights = jnp.asarray(precision, jnp.float32)
 
     def log_likelihood(t: dict, row: Array) -> Array:
@@ -73,10 +73,10 @@ def normal_vector(seed: int = 2) -> Scenario:
     )
 
 
-def two_states(seed: int = 3) -> Scenario:
+def two_states(num_rows: int = NUM_ROWS) -> Scenario:
     """t in {0, 1}, log p(x_i | t) = t x_i, and a proposal that is not symmetric: enumerated exactly."""
-    data = np.random.default_rng(seed).normal(0.05, 1.0, NUM_ROWS).astype(np.float32)
-    temperature = NUM_ROWS / 8
+    data = np.random.default_rng(1).normal(0.05, 1.0, num_rows).astype(np.float32)
+    temperature = num_rows / 8
     share = expit(0.3 + data.sum(dtype=np.float64) / temperature)
     return Scenario(
         Posterior(lambda t: 0.3 * t, lambda t, x: t * x, temperature),

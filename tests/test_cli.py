@@ -1,5 +1,6 @@
 """The command line, from its help texts to the picture."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tallchain import cli, figures
+from tallchain.experiments import correction
 from tallchain.models.gaussian_mixture import Grid
 from tallchain.trace import Trace
 
@@ -21,6 +23,7 @@ OPTIONS = {
         *("--output", "--no-progress"),
     ],
     ("reproduce",): ["correction"],
+    ("reproduce", "correction"): ["--output", "--quick", "--no-progress"],
 }
 
 
@@ -30,7 +33,8 @@ def call(*arguments: object) -> Result:
 
 def text(output: str) -> str:
     """Return the words of the output, without colours, frames and line breaks."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", output).split())
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", plain).split())
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -55,9 +59,12 @@ def test_help_explains_every_option(command):
         assert re.search(rf"{option}\b[^-]* [A-Z]\w*", words), option
 
 
-def test_help_lists_no_option_unknown_to_this_test():
-    parameters = cli.demo.__annotations__.keys() - {"return"}
-    assert {f"--{name.replace('_', '-')}" for name in parameters} == set(OPTIONS["demo",])
+@pytest.mark.parametrize(
+    ("function", "command"), [(cli.demo, ("demo",)), (cli.reproduce_correction, ("reproduce", "correction"))]
+)
+def test_no_option_is_unknown_to_this_test(function, command):
+    parameters = function.__annotations__.keys() - {"return"}
+    assert {f"--{name.replace('_', '-')}" for name in parameters} == set(OPTIONS[command])
 
 
 class TestDemo:
@@ -185,6 +192,50 @@ class TestFigure:
     def test_thins_to_a_bounded_number_of_points(self, monkeypatch):
         monkeypatch.setattr(figures, "_POINTS", 7)
         assert len(figures._points(made_up_trace())) == 7
+
+
+class TestReproduceCorrection:
+    @pytest.fixture
+    def calls(self, monkeypatch) -> list[correction.Config]:
+        """Replace the experiment by one that knows the printed numbers, with one of them wrong."""
+        calls = []
+
+        def run(config, *, progress):
+            calls.append(config)
+            progress(0, 2, "half")
+            entries = [
+                correction.Entry(n, sigma, ridge, printed, 2 * printed if (n, ridge) == (2000, 0.1) else printed)
+                for n, sigma in config.columns
+                for ridge, printed in correction.PRINTED[n, sigma].items()
+            ]
+            minimax = [correction.Minimax(sigma, 99, 1e-7, 2e-7) for sigma in sorted({s for _, s in config.columns})]
+            progress(2, 2, "done")
+            return correction.Result(config, tuple(entries), tuple(minimax), 1.0, {})
+
+        monkeypatch.setattr(correction, "run", run)
+        return calls
+
+    def test_prints_the_table_and_saves_the_numbers(self, calls, tmp_path):
+        path = tmp_path / "new" / "numbers.json"
+        result = call("reproduce", "correction", "--output", path)
+        assert result.exit_code == 0, result.output
+        assert calls == [correction.Config.paper()]
+        assert "4.40e-03 (4.4e-03) =" in result.output
+        assert "36 of 40 entries as printed, 0 known to differ, 4 others" in result.output
+        assert str(path) in result.output
+        assert len(json.loads(path.read_text())["entries"]) == 40
+
+    def test_quick(self, calls, tmp_path):
+        result = call("reproduce", "correction", "--quick", "--no-progress", "--output", tmp_path / "numbers.json")
+        assert result.exit_code == 0, result.output
+        assert calls == [correction.Config.quick()]
+        assert "4 of 5 entries as printed" in result.output
+
+    def test_refuses_a_file_that_is_not_json(self, calls, tmp_path):
+        result = call("reproduce", "correction", "--output", tmp_path / "numbers.csv")
+        assert result.exit_code == 2
+        assert "--output" in text(result.output)
+        assert not calls
 
 
 @pytest.mark.parametrize("module", ["typer", "matplotlib"])

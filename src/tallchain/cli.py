@@ -1,0 +1,265 @@
+"""The command line: `tallchain demo`, `tallchain reproduce correction`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import sys
+from collections.abc import Callable, Generator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import numpy as np
+
+import tallchain
+from tallchain import figures
+from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
+from tallchain.diagnostics import Summary
+from tallchain.experiments import correction
+from tallchain.kernel import MetropolisHastings
+from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
+from tallchain.proposals import RandomWalk
+from tallchain.sources import Shuffled
+from tallchain.trace import Trace
+from tallchain.types import AcceptanceTest
+
+with contextlib.suppress(ModuleNotFoundError):  # the annotations below need it only once `build_app` is called
+    import typer
+
+_MODES = np.array([[0.0, 1.0], [1.0, -1.0]])
+_START_SD = 1.0  # about twice the posterior's around a mode
+_TABLE_WIDTH = 130
+_GRID_POINTS = 151  # mean and sd are right to 7 digits, and the contours look smooth
+
+
+class TestName(StrEnum):
+    """The acceptance tests of the demo."""
+
+    MINIBATCH = "minibatch"
+    PAPER = "paper"
+    PUBLISHED = "published"
+    BARKER = "barker"
+    METROPOLIS = "metropolis"
+
+
+def main() -> None:
+    """Run the command line."""
+    _require("typer")
+    build_app()(prog_name="tallchain")
+
+
+def build_app() -> typer.Typer:
+    """Return the typer application."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Metropolis-Hastings for tall data.")
+    app.callback()(_options)
+    app.command()(demo)
+    reproduce = typer.Typer(no_args_is_help=True, help="Repeat an experiment of the paper, its numbers beside ours.")
+    reproduce.command("correction")(reproduce_correction)
+    app.add_typer(reproduce, name="reproduce")
+    return app
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"tallchain {tallchain.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+# ---- demo ------------------------------------------------------------------------------------
+
+
+def demo(
+    *,
+    rows: Annotated[int, typer.Option(min=1, help="N, the rows of data; the temperature is N/100.")] = 1_000_000,
+    chains: Annotated[int, typer.Option(min=1, help="Chains, run side by side.")] = 64,
+    draws: Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")] = 40_000,
+    warmup: Annotated[int, typer.Option(min=0, help="Draws of each chain to make first and throw away.")] = 2_000,
+    step: Annotated[float, typer.Option(help="Standard deviation of the random walk's steps.")] = 0.15,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows to read between two judgements of the test.")] = 50,
+    sigma: Annotated[
+        float | None,
+        typer.Option(
+            help="Noise the test absorbs, up to 1.6; more means fewer rows. With --test minibatch only; 1 by default.",
+        ),
+    ] = None,
+    test: Annotated[
+        TestName,
+        typer.Option(
+            help="What decides. minibatch: the library's default. paper: as printed in the paper. published: as in the "
+            "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
+        ),
+    ] = TestName.MINIBATCH,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the data, the starts and the chains.")] = 0,
+    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the picture.")] = Path("results/demo.png"),
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+) -> None:
+    """Sample the paper's mixture of two Gaussians, compare with the exact posterior, and draw a picture.
+
+    The paper's settings: a million rows, temperature 10,000, step 0.15, 50 rows between judgements. About half a
+    minute on two cores. Ctrl-C ends the sampling early and reports the draws made so far.
+    """
+    _require("arviz_stats", "matplotlib")
+    _prepare(output, figures.formats())
+    acceptance = _acceptance(test, sigma)
+    mixture = gaussian_mixture(rows, seed=seed)
+    with _refusals("--batch-size"):
+        source = Shuffled(mixture.data, batch_size)
+    with _refusals("--step"):
+        proposal = RandomWalk(step)
+    kernel = MetropolisHastings(mixture.posterior, source, proposal=proposal, acceptance=acceptance)
+    with _refusals():
+        trace = tallchain.sample(
+            jax.random.key(seed),
+            kernel,
+            _starts(chains, seed),
+            draws,
+            num_chains=chains,
+            num_warmup=warmup,
+            progress=not no_progress,
+        )
+    _report(_named(trace), mixture, test, output)
+
+
+def _acceptance(test: TestName, sigma: float | None) -> AcceptanceTest:
+    if sigma is not None and test is not TestName.MINIBATCH:
+        raise typer.BadParameter(f"goes with --test minibatch only; --test {test} has its own.", param_hint="--sigma")
+    with _refusals("--sigma"):
+        match test:
+            case TestName.MINIBATCH:
+                return MinibatchBarker() if sigma is None else MinibatchBarker(sigma)
+            case TestName.PAPER:
+                return MinibatchBarker.paper()
+            case TestName.PUBLISHED:
+                return MinibatchBarker.as_published_code()
+            case TestName.BARKER:
+                return Barker()
+            case TestName.METROPOLIS:
+                return Metropolis()
+
+
+def _starts(num_chains: int, seed: int) -> np.ndarray:
+    """Return over-dispersed starts: R-hat sees a chain that is stuck only if the chains began far apart."""
+    noise = np.random.default_rng(seed).standard_normal((num_chains, 2))
+    return (_MODES[np.arange(num_chains) % 2] + _START_SD * noise).astype(np.float32)
+
+
+def _named(trace: Trace) -> Trace:
+    """Return the trace with its two parameters by name."""
+    theta = trace.position
+    return dataclasses.replace(trace, position={"theta_1": theta[..., 0], "theta_2": theta[..., 1]})
+
+
+def _report(trace: Trace, mixture: GaussianMixture, test: TestName, output: Path) -> None:
+    summary = trace.summary()
+    print(f"\n{summary}\n")
+    grid = mixture.quadrature(_GRID_POINTS)
+    print(_comparison(summary, grid))
+    temperature = float(mixture.posterior.temperature)
+    figures.demo_figure(trace, grid, output, temperature=temperature, test=f"{test} test")
+    print(f"\npicture              {output}")
+
+
+def _comparison(summary: Summary, grid: Grid) -> str:
+    """Return a table of our means and sds beside the exact ones, with the differences in Monte Carlo errors."""
+    lines = [f"{'':<14}{'exact':>11}{'ours':>11}{'difference':>18}"]
+    for p, mean, sd in zip(summary.parameters, grid.mean, np.sqrt(np.diag(grid.covariance)), strict=True):
+        for name, exact, ours, mcse in (("mean", mean, p.mean, p.mcse_mean), ("sd", sd, p.sd, p.mcse_sd)):
+            lines.append(f"{p.name + ' ' + name:<14}{exact:>11.4f}{ours:>11.4f}{(ours - exact) / mcse:>+13.1f} MCSE")
+    lines.append("Exact is by quadrature. Beyond about 3 MCSE (Monte Carlo standard errors) it is not chance: a chain")
+    lines.append(
+        "that has not converged (R-hat), or the error of a minibatch test, which a larger --batch-size reduces."
+    )
+    return "\n".join(lines)
+
+
+# ---- reproduce -------------------------------------------------------------------------------
+
+
+def reproduce_correction(
+    *,
+    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")] = Path(
+        "results/correction.json"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One column of the table only (n = 2000, sigma = 1): seconds.")
+    ] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+) -> None:
+    """Repeat the appendix table: how close normal noise plus the correction comes to logistic.
+
+    40 solves of the paper's least squares for the correction variable, beside the library's own tables. Some minutes
+    on two cores, and 0.5 GB of memory.
+    """
+    _require("rich")
+    from rich.console import Console
+
+    _prepare(output, ["json"])
+    with _bar(not no_progress) as report:
+        result = correction.run(correction.Config.quick() if quick else correction.Config.paper(), progress=report)
+    # In a file or a pipe there is no width to keep to, and a line of the table stays a line.
+    Console(width=None if sys.stdout.isatty() else _TABLE_WIDTH).print(result.to_table())
+    print(_agreement(result.entries))
+    output.write_text(json.dumps(result.to_json(), indent=2) + "\n")
+    print(f"numbers              {output}")
+
+
+def _agreement(entries: Sequence[correction.Entry]) -> str:
+    others = [entry for entry in entries if not entry.is_within]
+    known = sum(entry.is_known_to_differ for entry in others)
+    return (
+        f"{len(entries) - len(others)} of {len(entries)} entries as printed, {known} known to differ, "
+        f"{len(others) - known} others"
+    )
+
+
+@contextlib.contextmanager
+def _bar(is_wanted: bool) -> Generator[Callable[[int, int, str], None]]:
+    """Yield a function that moves a progress bar: report(done, total, what)."""
+    from rich.progress import Progress
+
+    with Progress(disable=not is_wanted) as bar:
+        task = bar.add_task("")
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+
+
+# ---- helpers ---------------------------------------------------------------------------------
+
+
+def _require(*modules: str) -> None:
+    """Leave with one line that says what to install if a module is missing."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            sys.exit(f"The tallchain command needs {module}: pip install 'tallchain[all]'")
+
+
+def _prepare(output: Path, extensions: list[str]) -> None:
+    """Refuse a file that could not be written before the work is done, not after."""
+    if output.suffix.removeprefix(".").lower() not in extensions:
+        raise typer.BadParameter(f"must end in .{', .'.join(extensions)}; got {output}.", param_hint="--output")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be written: {error}.", param_hint="--output") from error
+
+
+@contextlib.contextmanager
+def _refusals(option: str | None = None) -> Generator[None]:
+    """Turn a refusal of the library into an error about the option it came from."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error

@@ -1,0 +1,435 @@
+"""Every refusal: the right exception, a message that quotes the call and shows what was received, in time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random as jr
+
+import tallchain as tc
+from tallchain import lockstep
+from tallchain.acceptance import correction
+from tallchain.types import Array, Proposed, part
+
+ROWS = np.linspace(-1, 1, 20, dtype=np.float32)
+SCALE = "`RandomWalk(scale=...)`"
+
+
+def log_prior(t: Array) -> Array:
+    return -0.5 * jnp.sum(t**2)
+
+
+def log_likelihood(t: Array, row: Array) -> Array:
+    return -0.5 * jnp.sum((row - t) ** 2)
+
+
+def kernel_of(
+    log_prior: Any = log_prior, log_likelihood: Any = log_likelihood, data: Any = ROWS, scale: Any = 0.5, **parts: Any
+) -> tc.MetropolisHastings:
+    chosen = {"proposal": tc.RandomWalk(scale), "acceptance": tc.Barker()} | parts
+    return tc.MetropolisHastings(tc.Posterior(log_prior, log_likelihood), tc.Shuffled(data, 5), **chosen)
+
+
+def sample(initial: Any = 0.5, num_samples: Any = 3, *, kernel: Any = None, **options: Any) -> tc.Trace:
+    kernel = kernel_of() if kernel is None else kernel
+    return tc.sample(jr.key(0), kernel, initial, num_samples, progress=False, **options)
+
+
+def refuse(call: Callable[[], Any], error: type[Exception], *fragments: str) -> None:
+    """The call must raise, and the message must hold the fragments in this order."""
+    with pytest.raises(error, match="(?s)" + ".*".join(map(re.escape, fragments))):
+        call()
+
+
+def table(cases: dict[str, tuple]) -> Any:
+    """Parametrise by name: what to call, the exception, and fragments of the message in order."""
+    values = [(call, error, fragments) for call, error, *fragments in cases.values()]
+    return pytest.mark.parametrize(("call", "error", "fragments"), values, ids=list(cases))
+
+
+# ---- parts refuse when they are made -----------------------------------------------------------
+
+
+@part
+class Still:
+    """A proposal without a scale."""
+
+    def check(self, position: Any) -> None:
+        pass
+
+    def draw(self, key: Array, position: Any) -> tuple:
+        return ()
+
+    def propose(self, noise: tuple, position: Any) -> Proposed:
+        return Proposed(position, 0.0)
+
+
+@pytest.mark.parametrize("source", [tc.Shuffled, tc.WithReplacement])
+@pytest.mark.parametrize(
+    ("data", "batch_size", "fragments"),
+    [
+        (
+            {"x": np.zeros((4, 2)), "y": np.zeros(3)},
+            1,
+            ["same number of rows", "['x']: shape (4, 2), ['y']: shape (3,)"],
+        ),
+        ({"x": np.zeros(4), "y": 1.0}, 1, ["with the rows along the first axis", "['y']: shape ()"]),
+        (1.0, 1, ["with the rows along the first axis", "data: shape ()"]),
+        ([1.0, 2.0], 1, ["with the rows along the first axis", "[0]: shape (), [1]: shape ()"]),
+        ({}, 1, ["must be an array, or a pytree of arrays", "got {}"]),
+        (None, 1, ["must be an array, or a pytree of arrays", "got None"]),
+        (np.zeros((0, 2)), 1, ["at least one row", "got data: shape (0, 2)"]),
+        (ROWS, 0, ["batch_size=...)` must be between 1 and 20, the number of rows; got 0."]),
+        (ROWS, -5, ["batch_size=...)` must be between 1 and 20, the number of rows; got -5."]),
+        (ROWS, 21, ["batch_size=...)` must be between 1 and 20, the number of rows; got 21."]),
+        (ROWS, 5.0, ["batch_size=...)` must be between 1 and 20, the number of rows; got 5.0."]),
+        (ROWS, "5", ["batch_size=...)` must be between 1 and 20, the number of rows; got '5'."]),
+        (ROWS, None, ["batch_size=...)` must be between 1 and 20, the number of rows; got None."]),
+    ],
+)
+def test_sources(source: Any, data: Any, batch_size: Any, fragments: list[str]) -> None:
+    refuse(lambda: source(data, batch_size), ValueError, f"`{source.__name__}(", *fragments)
+
+
+@pytest.mark.parametrize("windows", ["sometimes", None, 1, 0.5])
+def test_windows(windows: Any) -> None:
+    quoted = '`Shuffled(windows=...)` must be True, False or "auto"; got '
+    refuse(lambda: tc.Shuffled(ROWS, 5, windows=windows), ValueError, quoted + repr(windows))
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, -1.0, np.nan, np.inf, np.ones(2), jnp.zeros(())])
+def test_temperature(temperature: Any) -> None:
+    quoted = "`Posterior(temperature=...)` must be a positive number, 1 for the posterior itself; got "
+    refuse(lambda: tc.Posterior(log_prior, log_likelihood, temperature), ValueError, quoted + repr(temperature))
+
+
+@table(
+    {
+        "log prior": (
+            lambda: tc.Posterior(0.0, log_likelihood),
+            TypeError,
+            "`Posterior(log_prior=...)` must be a function; got float.",
+        ),
+        "log likelihood": (
+            lambda: tc.Posterior(log_prior, None),
+            TypeError,
+            "`Posterior(log_likelihood=...)` must be a function; got NoneType.",
+        ),
+        "temperature of a schedule": (
+            lambda: tc.Schedule(temperature=2.0),
+            TypeError,
+            "`Schedule(temperature=...)` must be a function of the draw or None; got 2.0.",
+        ),
+        "scale of a schedule": (
+            lambda: tc.Schedule(scale=np.ones(2)),
+            TypeError,
+            "`Schedule(scale=...)` must be a function of the draw or None; got array([1., 1.]).",
+        ),
+    }
+)
+def test_functions(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
+
+
+@table(
+    {
+        "zero": (lambda: tc.RandomWalk(0.0), ValueError, SCALE, "positive and finite", "got 0.0"),
+        "negative": (lambda: tc.RandomWalk(np.array([1.0, -2.0])), ValueError, SCALE, "got array([ 1., -2.])"),
+        "negative in a pytree": (lambda: tc.RandomWalk({"a": 1.0, "b": -2.0}), ValueError, SCALE, "got -2.0"),
+        "not a number": (lambda: tc.RandomWalk({"a": np.nan}), ValueError, SCALE, "got nan"),
+        "infinite": (lambda: tc.RandomWalk(np.inf), ValueError, SCALE, "got inf"),
+        "matrix with nan": (lambda: tc.RandomWalk(np.full((2, 2), np.nan)), ValueError, SCALE, "got array([[nan"),
+        "nothing": (lambda: tc.RandomWalk({}), ValueError, SCALE, "at least one number; got {}"),
+    }
+)
+def test_scale(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
+
+
+@pytest.mark.parametrize("sigma", [0, -1.0, 1.61, 2, np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["minimax", "ridge"])
+def test_sigma(sigma: Any, kind: str) -> None:
+    refuse(lambda: tc.MinibatchBarker(sigma, kind), ValueError, kind, "0 < sigma <= 1.6; got sigma = ", repr(sigma))
+
+
+@table(
+    {
+        "for another sigma": (
+            lambda: tc.MinibatchBarker(1.1, correction.minimax(1.0)),
+            ValueError,
+            "`MinibatchBarker(sigma=1.1, correction=...)` received a correction made for sigma = 1.0.",
+            "set sigma=1.0",
+        ),
+        "unknown": (
+            lambda: tc.MinibatchBarker(correction="best"),
+            ValueError,
+            '`MinibatchBarker(correction=...)` must be "minimax", "ridge" or a Correction',
+            "got 'best'",
+        ),
+        "batch 0": (
+            lambda: tc.MinibatchBarker(batch=0),
+            ValueError,
+            "`MinibatchBarker(batch=...)` must be a whole number of rows, at least 1, or None",
+            "got 0",
+        ),
+        "half a row": (lambda: tc.MinibatchBarker(batch=2.5), ValueError, "`MinibatchBarker(batch=...)`", "got 2.5"),
+        "shortcut -1": (
+            lambda: tc.MinibatchBarker(shortcut=-1),
+            ValueError,
+            "`MinibatchBarker(shortcut=...)` must be positive or None; got -1",
+        ),
+        "shortcut 0": (lambda: tc.MinibatchBarker(shortcut=0.0), ValueError, "shortcut=...)`", "got 0.0"),
+        "shortcut nan": (lambda: tc.MinibatchBarker(shortcut=np.nan), ValueError, "shortcut=...)`", "got nan"),
+    }
+)
+def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
+
+
+@table(
+    {
+        "acceptance class": (
+            lambda: kernel_of(acceptance=tc.Barker),
+            TypeError,
+            "`MetropolisHastings(acceptance=...)` must be an object with `judge`; got <class",
+            "Did you mean `Barker(...)`?",
+        ),
+        "proposal class": (
+            lambda: kernel_of(proposal=tc.RandomWalk),
+            TypeError,
+            "`MetropolisHastings(proposal=...)` must be an object with `propose`; got <class",
+            "Did you mean `RandomWalk(...)`?",
+        ),
+        "scale for a proposal": (
+            lambda: kernel_of(proposal=0.5),
+            TypeError,
+            "`MetropolisHastings(proposal=...)` must be an object with `propose`; got 0.5.",
+        ),
+        "data for a source": (
+            lambda: tc.MetropolisHastings(tc.Posterior(log_prior, log_likelihood), ROWS, proposal=tc.RandomWalk(1.0)),
+            TypeError,
+            "`MetropolisHastings(source=...)` must be an object with `look`; got array(",
+        ),
+        "function for a posterior": (
+            lambda: tc.MetropolisHastings(log_likelihood, tc.Shuffled(ROWS, 5), proposal=tc.RandomWalk(1.0)),
+            TypeError,
+            "`MetropolisHastings(posterior=...)` must be an object with `log_likelihood`; got <function",
+        ),
+    }
+)
+def test_kernel(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
+
+
+# ---- starts and runs are refused before the sampler compiles -----------------------------------
+
+
+@pytest.fixture
+def no_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if a refusal comes only after the sampler has begun to compile."""
+
+    def start(*arguments: Any) -> None:
+        raise AssertionError("the sampler was started")
+
+    monkeypatch.setattr(lockstep, "start", start)
+
+
+def test_a_good_start_would_have_reached_the_sampler(no_sampler: None) -> None:
+    with pytest.raises(AssertionError, match="the sampler was started"):
+        sample()
+
+
+LIKELIHOOD, PRIOR = "`log_likelihood(position, row)`", "`log_prior(position)`"
+
+
+@table(
+    {
+        "likelihood of all entries": (
+            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: t - row, data=np.zeros((20, 3)))),
+            ValueError,
+            LIKELIHOOD,
+            "must return one float (shape ()); got shape (3,), float32",
+        ),
+        "likelihood of shape (1,)": (
+            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: (t - row)[None])),
+            ValueError,
+            LIKELIHOOD,
+            "got shape (1,), float32",
+        ),
+        "whole likelihood": (
+            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: 0)),
+            ValueError,
+            LIKELIHOOD,
+            "got shape (), int32",
+        ),
+        "likelihood that forgets to return": (
+            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: None)),
+            ValueError,
+            LIKELIHOOD,
+            "got None",
+        ),
+        "impossible row": (
+            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: jnp.where(row == 1.0, -jnp.inf, t))),
+            ValueError,
+            LIKELIHOOD + " is -inf at the initial position of chain 0, for the row array(1., dtype=float32)",
+        ),
+        "missing value in a row": (
+            lambda: sample(kernel=kernel_of(data={"x": np.where(ROWS == 1.0, np.nan, ROWS)}, log_likelihood=of_a_dict)),
+            ValueError,
+            LIKELIHOOD + " is nan at the initial position of chain 0, for the row {'x': array(nan, dtype=float32)}",
+        ),
+        "prior of each coordinate": (
+            lambda: sample(jnp.zeros(3), kernel=kernel_of(log_prior=lambda t: -(t**2))),
+            ValueError,
+            PRIOR,
+            "must return one float (shape ()); got shape (3,), float32",
+        ),
+        "whole prior": (lambda: sample(kernel=kernel_of(log_prior=lambda t: 0)), ValueError, PRIOR, "(), int32"),
+        "prior of nothing": (lambda: sample(kernel=kernel_of(log_prior=lambda t: None)), ValueError, PRIOR, "got None"),
+        "impossible start": (
+            lambda: sample(kernel=kernel_of(log_prior=lambda t: jnp.where(t < 0, 0.0, -jnp.inf))),
+            ValueError,
+            PRIOR + " is -inf at the initial position of chain 0",
+        ),
+        "impossible start of one chain": (
+            lambda: sample(np.array([[0.5], [-0.5], [0.5]]), kernel=kernel_of(jnp_log), num_chains=3),
+            ValueError,
+            PRIOR + " is nan at the initial position of chain 1",
+        ),
+    }
+)
+@pytest.mark.usefixtures("no_sampler")
+def test_posterior_at_the_start(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
+
+
+def of_a_dict(t: Array, row: dict[str, Array]) -> Array:
+    return log_likelihood(t, row["x"])
+
+
+def jnp_log(t: Array) -> Array:
+    return jnp.sum(jnp.log(t))
+
+
+FLOAT = "must be of a float type, so that a proposal can move it; got "
+
+
+@table(
+    {
+        "whole number": (lambda: sample(1), TypeError, "The initial position " + FLOAT + "int32", "Write 1.0 for 1"),
+        "whole numbers": (lambda: sample(np.arange(3)), TypeError, "The initial position " + FLOAT + "int32"),
+        "truth": (lambda: sample(True), TypeError, "The initial position " + FLOAT + "bool"),
+        "complex": (lambda: sample(1j), TypeError, "The initial position " + FLOAT + "complex64"),
+        "whole number in a dict": (
+            lambda: sample({"a": 1.0, "b": 2}),
+            TypeError,
+            "The initial position['b'] " + FLOAT + "int32",
+        ),
+        "not a number": (lambda: sample(np.nan), ValueError, "The initial position must be finite; got array([nan]"),
+        "infinite in a dict": (
+            lambda: sample({"a": 1.0, "b": jnp.array([0.0, jnp.inf])}),
+            ValueError,
+            "The initial position['b'] must be finite; got array([[ 0., inf]]",
+        ),
+        "nothing": (lambda: sample({}), ValueError, "The initial position must hold at least one array"),
+        "ambiguous": (
+            lambda: sample(jnp.zeros(3), num_chains=3),
+            ValueError,
+            "`sample(initial=..., num_chains=3)`: an initial position of shape (3,) could be one position of 3 "
+            "coordinates or 3 positions of one.",
+            "shape (3, d)",
+        ),
+    }
+)
+@pytest.mark.usefixtures("no_sampler")
+def test_initial(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
+
+
+@table(
+    {
+        "vector for a number": (lambda: np.ones(2), ValueError, "got shapes (2,) for a position of shapes ()"),
+        "matrix of another size": (
+            lambda: np.ones((3, 3)),
+            ValueError,
+            "got shapes (3, 3) for a position of shapes ()",
+        ),
+        "pytree of another structure": (
+            lambda: {"a": 1.0},
+            ValueError,
+            "got shapes {'a': ()} for a position of shapes ()",
+        ),
+        "singular matrix": (lambda: np.zeros((1, 1)), ValueError, "received a singular 1 x 1 matrix"),
+    }
+)
+@pytest.mark.usefixtures("no_sampler")
+def test_scale_for_the_position(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(lambda: sample(kernel=kernel_of(scale=call())), error, SCALE, *fragments)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "values"),
+    [
+        ("num_samples", 1, [0, -1, 3.0, True, "3", None]),
+        ("num_chains", 1, [0, -1, 2.0, True, None]),
+        ("num_warmup", 0, [-1, 2.0, False, None]),
+        ("chunk_size", 1, [0, -1, 2.0, True]),
+    ],
+)
+@pytest.mark.usefixtures("no_sampler")
+def test_whole_numbers(name: str, least: int, values: list[Any]) -> None:
+    for value in values:
+        quoted = f"`sample({name}=...)` must be a whole number, at least {least}; got {value!r}."
+        refuse(lambda value=value: sample(**{name: value}), ValueError, quoted)
+
+
+@table(
+    {
+        "temperature 0 from draw 7 on": (
+            lambda: sample(schedule=tc.Schedule(temperature=lambda draw: 7.0 - draw), num_samples=5, num_warmup=5),
+            ValueError,
+            "`Schedule(temperature=...)` must be positive and finite at every draw; got Array(0.",
+            "at draw 7.",
+        ),
+        "temperature nan at the last draw": (
+            lambda: sample(schedule=tc.Schedule(temperature=lambda draw: jnp.sqrt(8.5 - draw)), num_samples=10),
+            ValueError,
+            "`Schedule(temperature=...)` must be positive and finite at every draw; got Array(nan",
+            "at draw 9.",
+        ),
+        "scale negative in one leaf": (
+            lambda: sample(schedule=tc.Schedule(scale=lambda draw: jnp.array([1.0, 1.5 - draw])), num_samples=10),
+            ValueError,
+            "`Schedule(scale=...)` must be positive and finite at every draw; got Array([ 1. , -0.5]",
+            "at draw 2.",
+        ),
+        "scale of another shape": (
+            lambda: sample(schedule=tc.Schedule(scale=lambda draw: jnp.ones(2))),
+            ValueError,
+            SCALE,
+            "got shapes (2,) for a position of shapes ()",
+        ),
+        "scale for a proposal without": (
+            lambda: sample(schedule=tc.Schedule(scale=lambda draw: 1.0), kernel=kernel_of(proposal=Still())),
+            TypeError,
+            "`Schedule(scale=...)` needs a proposal with a scale; Still has none.",
+        ),
+    }
+)
+@pytest.mark.usefixtures("no_sampler")
+def test_schedules(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
+
+
+def test_init_refuses_what_sample_refuses() -> None:
+    """The BlackJAX side of the kernel checks starts as well."""
+    refuse(lambda: kernel_of().init(1), TypeError, "The initial position " + FLOAT + "int32")
+    refuse(lambda: kernel_of().init(np.nan), ValueError, "The initial position must be finite")
+    refuse(lambda: kernel_of(log_prior=lambda t: -jnp.inf).init(1.0), ValueError, PRIOR + " is -inf")
+    refuse(lambda: jax.jit(kernel_of().init)(1), TypeError, FLOAT + "int32")

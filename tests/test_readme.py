@@ -1,0 +1,31 @@
+"""What the README shows is run, and its figures are those of the result files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import readme
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_snippets_run(capsys: pytest.CaptureFixture) -> None:
+    snippets = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert snippets
+    for snippet in snippets:
+        exec(compile(snippet, "README.md", "exec"), {})
+    assert "rows per decision" in capsys.readouterr().out
+
+
+def test_figures_are_those_of_the_result_files() -> None:
+    assert readme.fill(README) == README
+
+
+def test_the_commands_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make ([a-z-]+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
