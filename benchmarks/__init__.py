@@ -1,0 +1,1 @@
+"""Benchmarks, each a module with `main`: ratios within one run, results in results/."""

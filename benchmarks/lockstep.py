@@ -1,6 +1,7 @@
-"""Chains in lockstep against `vmap` over a per-chain `while_loop`; and rows looked at against a plain pass over the rows.
+"""Chains in lockstep against `vmap` over a per-chain `while_loop`; and rows looked at against a plain pass over rows.
 
-Same kernel, same source, the paper's mixture (N = 1,000,000, K = 10,000, m = 50, step 0.15), draws recorded on both sides.
+Same kernel, same source, the paper's mixture (N = 1,000,000, K = 10,000, m = 50, step 0.15), draws recorded on both
+sides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The paper's mixture: rows per decision of each setting, and how far its draws are from its own target.
 
-Chains start in the exact posterior (sampled from the quadrature grid), warm up, and are then compared with quadrature; they are
-independent, so standard errors come from the spread between chains.
+Chains start in the exact posterior (sampled from the quadrature grid), warm up, and are then compared with quadrature;
+they are independent, so standard errors come from the spread between chains.
 """
 
 from __future__ import annotations

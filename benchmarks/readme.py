@@ -66,14 +66,19 @@ def speed() -> str:
         ]
         for result in load("lockstep")["results"]
     ]
-    header = ["mixture, m = 50", "lockstep over `vmap(while_loop)`", "looks of the slowest chain over mean looks", "time per row looked at over a plain pass"]
+    header = [
+        "mixture, m = 50",
+        "lockstep over `vmap(while_loop)`",
+        "looks of the slowest chain over mean looks",
+        "time per row looked at over a plain pass",
+    ]
     sizes = load("scaling")["results"]
     growth = ", ".join(f"{s['time_over_time_at_smallest_N']:.2f} at N = {s['rows']:.0e}" for s in sizes[1:])
     memory = ", ".join(f"{s['memory_grown_while_sampling_MiB']:.0f}" for s in sizes)
     return (
         table(header, rows)
-        + f"\n\nTime per turn relative to N = {sizes[0]['rows']:.0e}: {growth}. Resident memory beyond the data, compiler "
-        f"included: {memory} MiB."
+        + f"\n\nTime per turn relative to N = {sizes[0]['rows']:.0e}: {growth}. Resident memory beyond the data, "
+        f"compiler included: {memory} MiB."
     )
 
 

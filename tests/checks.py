@@ -1,13 +1,13 @@
-"""Statistical checks in units of Monte Carlo error. Each is shown, in test_exactness.py, to fail on a broken sampler."""
+"""Statistical checks in units of Monte Carlo error; test_exactness.py shows each to fail on a broken sampler."""
 
 from __future__ import annotations
 
 import jax
 import numpy as np
-from conftest import SEED
-from scenarios import BATCH_SIZE, Scenario
 from scipy import stats
 
+from conftest import SEED
+from scenarios import BATCH_SIZE, Scenario
 from tallchain import MetropolisHastings, Trace, sample
 
 Z_LIMIT = 4.5  # about fifty z-scores per target, test and source; 4.5 fails once in three thousand runs of them all
@@ -49,9 +49,7 @@ def ks_p_values(trace: Trace, scenario: Scenario) -> np.ndarray:
     if set(np.unique(last)) <= {0.0, 1.0}:  # two states: the exact binomial test instead
         ones = int(last.sum())
         return np.array([stats.binomtest(ones, len(last), float(scenario.mean[0])).pvalue])
-    return np.array(
-        [stats.kstest(last[:, i], "norm", (scenario.mean[i], sd[i])).pvalue for i in range(last.shape[1])]
-    )
+    return np.array([stats.kstest(last[:, i], "norm", (scenario.mean[i], sd[i])).pvalue for i in range(last.shape[1])])
 
 
 def agrees(trace: Trace, scenario: Scenario) -> bool:

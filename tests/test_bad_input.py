@@ -394,20 +394,38 @@ def test_whole_numbers(name: str, least: int, values: list[Any]) -> None:
         "temperature 0 from draw 7 on": (
             lambda: sample(schedule=tc.Schedule(temperature=lambda draw: 7.0 - draw), num_samples=5, num_warmup=5),
             ValueError,
-            "`Schedule(temperature=...)` must be positive and finite at every draw; got Array(0.",
+            "`Schedule(temperature=...)` must be one positive number; got ",
+            "(0.",
             "at draw 7.",
         ),
         "temperature nan at the last draw": (
             lambda: sample(schedule=tc.Schedule(temperature=lambda draw: jnp.sqrt(8.5 - draw)), num_samples=10),
             ValueError,
-            "`Schedule(temperature=...)` must be positive and finite at every draw; got Array(nan",
+            "`Schedule(temperature=...)` must be one positive number; got ",
+            "(nan",
             "at draw 9.",
         ),
-        "scale negative in one leaf": (
-            lambda: sample(schedule=tc.Schedule(scale=lambda draw: jnp.array([1.0, 1.5 - draw])), num_samples=10),
+        "scale negative from draw 2 on": (
+            lambda: sample(schedule=tc.Schedule(scale=lambda draw: 1.5 - draw), num_samples=10),
             ValueError,
-            "`Schedule(scale=...)` must be positive and finite at every draw; got Array([ 1. , -0.5]",
-            "at draw 2.",
+            "`Schedule(scale=...)` at draw 2: ",
+            SCALE,
+            "-0.5",
+        ),
+        "two temperatures": (
+            lambda: sample(schedule=tc.Schedule(temperature=lambda draw: jnp.ones(2))),
+            ValueError,
+            "`Schedule(temperature=...)` must be one positive number; got array([1., 1.]",
+        ),
+        "not a schedule": (
+            lambda: sample(schedule=lambda draw: 1.0),
+            TypeError,
+            "`sample(schedule=...)` must be a Schedule(temperature=..., scale=...); got <function",
+        ),
+        "a Python if": (
+            lambda: sample(schedule=tc.Schedule(temperature=lambda draw: 1.0 if draw < 5 else 2.0)),
+            TypeError,
+            "`Schedule(temperature=...)` is traced: write `jnp.where",
         ),
         "scale of another shape": (
             lambda: sample(schedule=tc.Schedule(scale=lambda draw: jnp.ones(2))),
@@ -433,3 +451,41 @@ def test_init_refuses_what_sample_refuses() -> None:
     refuse(lambda: kernel_of().init(np.nan), ValueError, "The initial position must be finite")
     refuse(lambda: kernel_of(log_prior=lambda t: -jnp.inf).init(1.0), ValueError, PRIOR + " is -inf")
     refuse(lambda: jax.jit(kernel_of().init)(1), TypeError, FLOAT + "int32")
+
+
+@table(
+    {
+        "a seed for a key": (lambda: tc.sample(0, kernel_of(), 0.5, 3), TypeError, "`sample(key=...)`", "got 0"),
+        "three keys": (
+            lambda: tc.sample(jr.split(jr.key(0), 3), kernel_of(), 0.5, 3),
+            TypeError,
+            "`sample(key=...)` must be one JAX key",
+        ),
+        "a class for a kernel": (
+            lambda: sample(kernel=tc.MetropolisHastings),
+            TypeError,
+            "`sample(kernel=...)` must be a MetropolisHastings(...); got <class",
+        ),
+        "a word for a temperature": (
+            lambda: tc.Posterior(log_prior, log_likelihood, "hot"),
+            ValueError,
+            "`Posterior(temperature=...)` must be a positive number",
+            "got 'hot'",
+        ),
+        "a word for a scale": (lambda: tc.RandomWalk("a"), TypeError, SCALE, "must hold numbers; got 'a'"),
+        "a word for a shortcut": (
+            lambda: tc.MinibatchBarker(shortcut="a"),
+            ValueError,
+            "`MinibatchBarker(shortcut=...)` must be positive or None; got 'a'",
+        ),
+        "text for data": (
+            lambda: tc.Shuffled(np.array(["a", "b"]), 1),
+            TypeError,
+            "`Shuffled(data=...)` must hold numbers; got data: <U1",
+        ),
+        "True for a batch": (lambda: tc.Shuffled(ROWS, True), ValueError, "`Shuffled(batch_size=...)`", "got True"),
+        "a negative seed": (lambda: tc.Shuffled(ROWS, 5, seed=-1), ValueError, "`Shuffled(seed=...)`", "got -1"),
+    }
+)
+def test_wrong_kinds(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from registry import ACCEPTANCE, SOURCES
 from scenarios import SCENARIOS
-
 from tallchain import MetropolisHastings, Trace, sample
 
 CHAINS, DRAWS, WARMUP = 3, 23, 4
@@ -32,9 +32,7 @@ def test_contract(acceptance: str, source: str, key: jax.Array) -> None:
     trace = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False)
     check_records(trace)
     check_rows(trace, kernel)
-    again = sample(
-        key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False, chunk_size=7
-    )
+    again = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False, chunk_size=7)
     check_same_to_the_bit(trace, again)
     check_same_as_step_by_step(trace, kernel, key)
 

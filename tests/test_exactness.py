@@ -1,4 +1,4 @@
-"""Every acceptance test, on every source, against closed forms; and broken samplers, which the same check must refuse."""
+"""Every acceptance test, on every source, against closed forms; and broken samplers, which the check must refuse."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import pytest
-from checks import agrees, ks_p_values, run, z_scores
 from jax import random as jr
+
+from checks import agrees, ks_p_values, run, z_scores
 from registry import ACCEPTANCE, FULL_DATA, SOUND, SOURCES
 from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS
-
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.evidence import Moments
 from tallchain.types import Array, Ask, Judgement, Population, Proposed, part, replace

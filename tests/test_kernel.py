@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scenarios import normal_mean
 
 import tallchain as tc
+from scenarios import normal_mean
 from tallchain.types import Ask, Judgement, Population, part
 
 TARGET = normal_mean()
@@ -44,7 +44,9 @@ def test_runs_in_blackjax(key: jax.Array) -> None:
 
     kernel = kernel_of()
     algorithm = SamplingAlgorithm(kernel.init, kernel.step)
-    state, (states, verdicts) = blackjax.util.run_inference_algorithm(key, algorithm, 50, initial_position=jnp.float32(0.5))
+    state, (states, verdicts) = blackjax.util.run_inference_algorithm(
+        key, algorithm, 50, initial_position=jnp.float32(0.5)
+    )
     assert states.position.shape == verdicts.num_rows.shape == (50,)
     assert np.isfinite(np.asarray(state.position))
 
@@ -68,7 +70,9 @@ class _Census:
         is_scan, exact = memory
         exact = jnp.where(is_scan, evidence.mean, exact)
         done = ~is_scan & (evidence.count == 300)
-        return Judgement((jnp.bool_(False), exact), Ask(300, fresh=is_scan), done, jnp.abs(evidence.mean - exact) > 1e-9)
+        return Judgement(
+            (jnp.bool_(False), exact), Ask(300, fresh=is_scan), done, jnp.abs(evidence.mean - exact) > 1e-9
+        )
 
 
 def test_a_census_is_counted_apart_and_rows_come_fresh_after_it(key: jax.Array) -> None:

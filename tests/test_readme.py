@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from benchmarks import readme
 
 ROOT = Path(__file__).parent.parent

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scenarios import normal_mean
 
 import tallchain as tc
+from scenarios import normal_mean
 from tallchain import lockstep
 from tallchain.sample import SamplingError, sample
 
@@ -137,7 +137,9 @@ def test_invalid_log_ratios_are_rejected_counted_and_reported(key, bad: float, w
 
 def test_minus_infinity_is_an_ordinary_rejection(key: jax.Array) -> None:
     """A prior with bounds: candidates outside are rejected, nothing is reported, and hardly a row is read for them."""
-    posterior = tc.Posterior(lambda t: jnp.where(jnp.abs(t - 0.5) < 0.2, 0.0, -jnp.inf), TARGET.posterior.log_likelihood, 400.0)
+    posterior = tc.Posterior(
+        lambda t: jnp.where(jnp.abs(t - 0.5) < 0.2, 0.0, -jnp.inf), TARGET.posterior.log_likelihood, 400.0
+    )
     trace = sample(key, kernel_of(posterior, tc.Metropolis(), rows=20_000), 0.5, 200, num_chains=4, progress=False)
     outside = np.isneginf(trace.log_ratio)
     assert outside.sum() > 100

@@ -7,9 +7,9 @@ import json
 import jax
 import numpy as np
 import pytest
-from scenarios import normal_vector
 
 import tallchain as tc
+from scenarios import normal_vector
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +17,7 @@ def trace() -> tc.Trace:
     target = normal_vector()
     source = tc.Shuffled(target.data, 100)
     kernel = tc.MetropolisHastings(target.posterior, source, proposal=target.proposal)
-    return tc.sample(
-        jax.random.key(0), kernel, {"a": 0.0, "b": 0.0}, 100, num_chains=4, num_warmup=10, progress=False
-    )
+    return tc.sample(jax.random.key(0), kernel, {"a": 0.0, "b": 0.0}, 100, num_chains=4, num_warmup=10, progress=False)
 
 
 def test_datatree(trace: tc.Trace) -> None:
@@ -63,7 +61,10 @@ def test_few_draws_have_no_effective_sample_size(trace: tc.Trace) -> None:
 
     short = dataclasses.replace(
         trace,
-        **{name: getattr(trace, name)[:, :2] for name in ("is_accepted", "num_rows", "num_scanned", "log_ratio", "is_invalid")},
+        **{
+            name: getattr(trace, name)[:, :2]
+            for name in ("is_accepted", "num_rows", "num_scanned", "log_ratio", "is_invalid")
+        },
         position=jax.tree.map(lambda leaf: leaf[:, :2], trace.position),
     )
     assert np.isnan(short.summary().parameters[0].ess_bulk)

@@ -20,9 +20,10 @@ def check_start(kernel: MetropolisHastings, positions: PyTree) -> None:
     """Refuse a start from which the kernel cannot run; `positions` has the chains along the first axis."""
     _check_floats(positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
-    _check_scalar("log_prior(position)", kernel.posterior.log_prior, first)
+    _check_scalar("log_prior(position)", "Sum over the coordinates.", kernel.posterior.log_prior, first)
     row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
-    _check_scalar("log_likelihood(position, row)", kernel.posterior.log_likelihood, first, row)
+    hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
+    _check_scalar("log_likelihood(position, row)", hint, kernel.posterior.log_likelihood, first, row)
     if not is_traced((kernel, positions)):
         kernel.proposal.check(first)
         _check_values(kernel, positions)
@@ -54,14 +55,11 @@ def _check_floats(positions: PyTree) -> None:
             raise ValueError(f"The {where} must be finite; got {np.asarray(leaf)!r}.")
 
 
-def _check_scalar(call: str, function: Any, *arguments: PyTree) -> None:
+def _check_scalar(call: str, hint: str, function: Any, *arguments: PyTree) -> None:
     out = jax.eval_shape(function, *arguments)
     if not hasattr(out, "shape") or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         got = f"shape {out.shape}, {out.dtype}" if hasattr(out, "shape") else repr(out)
-        raise ValueError(
-            f"`{call}` must return one float (shape ()); got {got}. The log likelihood is for ONE row, and tallchain "
-            "maps it over rows: sum over the entries of a row, not over rows."
-        )
+        raise ValueError(f"`{call}` must return one float (shape ()); got {got}. {hint}")
 
 
 def _check_values(kernel: MetropolisHastings, positions: PyTree) -> None:

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -19,10 +19,10 @@ from jax import random as jr
 from tallchain import lockstep
 from tallchain.checks import are_scalars, check_start
 from tallchain.kernel import MetropolisHastings
-from tallchain.progress import progress_bar
+from tallchain.progress import Report, progress_bar
 from tallchain.schedule import Schedule
 from tallchain.trace import Recorder, Trace
-from tallchain.types import Array, PyTree
+from tallchain.types import Array, PyTree, is_whole
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
 _CHUNK_SLOTS = 256
@@ -59,7 +59,8 @@ def sample(
     Args:
         key: a JAX random key.
         kernel: the sampler.
-        initial: one position for all chains, or one per chain along a first axis of length `num_chains`.
+        initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
+            readings are possible and some array has two axes or more, it is one per chain).
         num_samples: draws to keep from each chain.
         num_chains: chains; hundreds cost little more than one.
         num_warmup: draws to make first and throw away; their rows are counted in the trace.
@@ -67,57 +68,88 @@ def sample(
         progress: show a progress bar (needs `rich`).
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
+    _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, chunk_size)
+    key = _single_key(key)
+    schedule = Schedule() if schedule is None else schedule
+    num_draws = num_warmup + num_samples
+    recorder = Recorder(kernel.source.population.num_rows, num_chains, num_samples, num_warmup)
+    with _catch_interrupt() as interrupt:
+        positions = _one_per_chain(kernel, initial, num_chains)
+        schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
+        check_start(schedule.at(kernel, jnp.int32(0)), positions)
+        keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
+        recorder.start_clock()
+        lanes = lockstep.start(kernel, schedule, keys, positions)
+        slots = chunk_size or _slots(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
+
+        def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
+            last = jnp.int32(num_draws)
+            return lockstep.run(kernel, schedule, keys, lanes, last=last, turns=jnp.int32(turns), slots=slots)
+
+        with progress_bar(progress, num_draws * num_chains) as report:
+            _fill(recorder, run, lanes, num_draws, interrupt, report)
+    if recorder.num_finished <= num_warmup:
+        raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
+    trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
+    _warn_of_invalid(trace)
+    return trace
+
+
+def _fill(
+    recorder: Recorder,
+    run: Callable[[lockstep.Lane, int], tuple[lockstep.Lane, lockstep.Drawn]],
+    lanes: lockstep.Lane,
+    num_draws: int,
+    interrupt: threading.Event,
+    report: Report,
+) -> None:
+    """Run chunk after chunk until every chain has its draws, or somebody interrupts, or something breaks."""
+    turns = 0  # the first chunk compiles, and takes no turn
+    try:
+        while recorder.num_finished < num_draws and not interrupt.is_set():
+            began = time.perf_counter()
+            lanes, drawn = run(lanes, turns)
+            recorder.add(np.asarray(lanes.draw), drawn)
+            report(recorder)
+            pace = _CHUNK_SECONDS / (time.perf_counter() - began)
+            turns = min(max(4, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
+    except KeyboardInterrupt:
+        interrupt.set()
+    except Exception as error:
+        if recorder.num_finished <= recorder.num_warmup:
+            raise  # there is nothing to save
+        raise SamplingError(
+            f"Sampling stopped after {recorder.num_finished} of {num_draws} draws (warm-up included): {error!r}. "
+            "The draws that were finished are in the `trace` of this exception.",
+            recorder.trace(is_interrupted=True),
+        ) from error
+
+
+def _check_arguments(
+    kernel: Any, schedule: Any, num_samples: Any, num_chains: Any, num_warmup: Any, chunk_size: Any
+) -> None:
     for name, value, least in (
         ("num_samples", num_samples, 1),
         ("num_chains", num_chains, 1),
         ("num_warmup", num_warmup, 0),
         ("chunk_size", 1 if chunk_size is None else chunk_size, 1),
     ):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        if not is_whole(value, least):
             raise ValueError(f"`sample({name}=...)` must be a whole number, at least {least}; got {value!r}.")
-    num_draws = num_warmup + num_samples
-    schedule = Schedule() if schedule is None else schedule
-    schedule.check(kernel, num_draws)
-    positions = _one_per_chain(kernel, initial, num_chains)
-    check_start(schedule.at(kernel, jnp.int32(0)), positions)
-    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        key = jr.wrap_key_data(key)
-    keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
+    if not isinstance(kernel, MetropolisHastings):
+        raise TypeError(f"`sample(kernel=...)` must be a MetropolisHastings(...); got {kernel!r}.")
+    if not (schedule is None or isinstance(schedule, Schedule)):
+        raise TypeError(f"`sample(schedule=...)` must be a Schedule(temperature=..., scale=...); got {schedule!r}.")
 
-    began = time.perf_counter()
-    lanes = lockstep.start(kernel, schedule, keys, positions)
-    slots = chunk_size or _slots(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
-    recorder = Recorder(kernel.source.population.num_rows, num_chains, num_samples, num_warmup)
-    with _catch_interrupt() as interrupt, progress_bar(progress, num_draws * num_chains) as report:
-        try:
-            turns = 0  # the first call compiles, and takes no turn
-            while recorder.num_finished < num_draws and not interrupt.is_set():
-                since = time.perf_counter()
-                lanes, drawn = lockstep.run(
-                    kernel, schedule, keys, lanes, last=jnp.int32(num_draws), turns=jnp.int32(turns), slots=slots
-                )
-                recorder.add(np.asarray(lanes.draw), drawn)
-                if turns == 0:
-                    recorder.compile_seconds = time.perf_counter() - began
-                recorder.seconds = time.perf_counter() - began - recorder.compile_seconds
-                report(recorder)
-                pace = _CHUNK_SECONDS / (time.perf_counter() - since)
-                turns = min(max(4, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
-        except KeyboardInterrupt:
-            interrupt.set()
-        except Exception as error:
-            if recorder.num_finished <= num_warmup:
-                raise  # there is nothing to save
-            raise SamplingError(
-                f"Sampling stopped after {recorder.num_finished} of {num_draws} draws (warm-up included): {error!r}. "
-                "The draws that were finished are in the `trace` of this exception.",
-                recorder.trace(is_interrupted=True),
-            ) from error
-    trace = recorder.trace(is_interrupted=interrupt.is_set())
-    if trace.is_interrupted and trace.num_draws == 0:
-        raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-    _warn_of_invalid(trace)
-    return trace
+
+def _single_key(key: Any) -> Array:
+    """Return one typed key, from a typed key or an old-style array of two words."""
+    dtype = getattr(key, "dtype", None)
+    if dtype == jnp.uint32 and jnp.shape(key) == (2,):
+        return jr.wrap_key_data(key)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key) or key.shape != ():
+        raise TypeError(f"`sample(key=...)` must be one JAX key, as from `jax.random.key(0)`; got {key!r}.")
+    return key
 
 
 def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int) -> PyTree:

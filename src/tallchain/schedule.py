@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.types import Array, PyTree, part, static
+from tallchain.types import Array, PyTree, ScaledProposal, is_positive, part, set_fields, static
 
 if TYPE_CHECKING:
     from tallchain.kernel import MetropolisHastings
@@ -38,8 +38,7 @@ class Schedule:
         for name, value in (("temperature", temperature), ("scale", scale)):
             if value is not None and not callable(value):
                 raise TypeError(f"`Schedule({name}=...)` must be a function of the draw or None; got {value!r}.")
-        object.__setattr__(self, "temperature", temperature)
-        object.__setattr__(self, "scale", scale)
+        set_fields(self, temperature=temperature, scale=scale)
 
     def at(self, kernel: MetropolisHastings, draw: Array) -> MetropolisHastings:
         """Return the kernel of this draw."""
@@ -47,23 +46,34 @@ class Schedule:
             kernel = kernel.tempered(jnp.asarray(self.temperature(draw), jnp.result_type(float)))
         return kernel if self.scale is None else kernel.scaled(self.scale(draw))
 
-    def check(self, kernel: MetropolisHastings, num_draws: int) -> None:
-        """Refuse values that are not positive at any of up to a thousand draws of the run."""
-        if self.scale is not None and not hasattr(kernel.proposal, "with_scale"):
+    def check(self, kernel: MetropolisHastings, position: PyTree, num_draws: int) -> None:
+        """Refuse values that are wrong at any of up to a thousand draws of the run."""
+        draws = np.unique(np.linspace(0, num_draws - 1, 1000).astype(np.int32))
+        if self.temperature is not None:
+            for draw, value in _values("temperature", self.temperature, draws):
+                if not is_positive(value):
+                    raise ValueError(
+                        f"`Schedule(temperature=...)` must be one positive number; got {value!r} at draw {draw}."
+                    )
+        if self.scale is None:
+            return
+        if not isinstance(kernel.proposal, ScaledProposal):
             raise TypeError(
                 f"`Schedule(scale=...)` needs a proposal with a scale; {type(kernel.proposal).__name__} has none."
             )
-        draws = np.unique(np.linspace(0, max(num_draws - 1, 0), 1000).astype(np.int32))
-        for name in ("temperature", "scale"):
-            function = getattr(self, name)
-            if function is None:
-                continue
-            for leaf in jax.tree.leaves(jax.vmap(function)(jnp.asarray(draws))):
-                is_matrix = name == "scale" and leaf.ndim == 3
-                is_good = np.isfinite(leaf) & ((np.asarray(leaf) > 0) | is_matrix)
-                if not np.all(is_good):
-                    draw = draws[np.nonzero(~is_good.reshape(len(draws), -1).all(1))[0][0]]
-                    raise ValueError(
-                        f"`Schedule({name}=...)` must be positive and finite at every draw; got "
-                        f"{function(jnp.int32(draw))!r} at draw {draw}."
-                    )
+        for draw, value in _values("scale", self.scale, draws):
+            try:
+                kernel.proposal.with_scale(value).check(position)
+            except ValueError as error:
+                raise ValueError(f"`Schedule(scale=...)` at draw {draw}: {error}") from error
+
+
+def _values(name: str, function: Callable[[Array], PyTree], draws: np.ndarray) -> list[tuple[int, PyTree]]:
+    """Evaluate a schedule at some draws, traced as it will be."""
+    try:
+        values = jax.tree.map(np.asarray, jax.vmap(function)(jnp.asarray(draws)))
+    except jax.errors.ConcretizationTypeError as error:
+        raise TypeError(
+            f"`Schedule({name}=...)` is traced: write `jnp.where(draw < 400, a, b)` for `a if draw < 400 else b`."
+        ) from error
+    return [(int(draw), jax.tree.map(lambda leaf, i=i: leaf[i], values)) for i, draw in enumerate(draws)]

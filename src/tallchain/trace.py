@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -122,8 +123,7 @@ class Recorder:
         """Draws finished by each chain, warm-up included."""
         self.total = Tally()
         self.warmup = Tally()
-        self.seconds = 0.0
-        self.compile_seconds = 0.0
+        self._began = self._compiled = self._last = 0.0
         self._shape = (num_chains, num_samples)
         self._kept: Drawn | None = None
 
@@ -132,10 +132,21 @@ class Recorder:
         """Draws that every chain has finished, warm-up included."""
         return int(self.draw.min())
 
+    @property
+    def seconds(self) -> float:
+        """Time spent sampling."""
+        return self._last - self._compiled
+
+    def start_clock(self) -> None:
+        """Begin to count the time of compilation, which ends with the first chunk."""
+        self._began = time.perf_counter()
+
     def add(self, draw: np.ndarray, drawn: Drawn) -> None:
         """Take over the draws of one chunk, by chain and slot; chain c has now finished draw[c] draws."""
         drawn = jax.tree.map(np.asarray, drawn)
+        self._last = time.perf_counter()
         if self._kept is None:
+            self._compiled = self._last
             self._kept = jax.tree.map(lambda leaf: np.zeros(self._shape + leaf.shape[2:], leaf.dtype), drawn)
         slots = drawn.verdict.is_accepted.shape[1]
         chain, slot = np.nonzero(np.arange(slots) < (draw - self.draw)[:, None])
@@ -160,6 +171,6 @@ class Recorder:
             population=self.population,
             warmup=self.warmup,
             seconds=self.seconds,
-            compile_seconds=self.compile_seconds,
+            compile_seconds=self._compiled - self._began,
             is_interrupted=is_interrupted,
         )

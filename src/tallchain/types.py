@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
 
 import jax
+import numpy as np
+from jax.core import Tracer
 
 Array = jax.Array
 PyTree = Any
@@ -64,7 +66,18 @@ def set_fields(of: T, **values: Any) -> T:
 
 def is_traced(tree: Any) -> bool:
     """Whether some value is a tracer: inside `jit` or `vmap` shapes can be checked, values cannot."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def is_positive(value: Any) -> bool:
+    """Whether a value is one positive finite number; anything else is not, whatever it is."""
+    is_number = not isinstance(value, str | bool | None) and np.ndim(value) == 0
+    return is_number and np.issubdtype(np.asarray(value).dtype, np.number) and bool(0 < value < np.inf)
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number, at least so large; True and False are not numbers."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
 
 
 # ---- records -----------------------------------------------------------------------------------
@@ -185,6 +198,7 @@ class Proposal(Protocol):
         ...
 
 
+@runtime_checkable
 class ScaledProposal(Proposal, Protocol):
     """A proposal whose scale a schedule may change."""
 

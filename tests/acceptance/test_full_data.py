@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import SEED
 from scipy.special import expit
 
+from conftest import SEED
 from tallchain.acceptance import Barker, Metropolis
 from tallchain.acceptance.evidence import Moments
 from tallchain.types import Population
@@ -39,7 +39,9 @@ def test_judge(test, noise: float, offset: float, mean: float, is_accepted: bool
 
 
 @pytest.mark.parametrize(
-    ("test", "probability"), [(Metropolis(), lambda d: min(1, np.exp(d))), (Barker(), expit)], ids=["metropolis", "barker"]
+    ("test", "probability"),
+    [(Metropolis(), lambda d: min(1, np.exp(d))), (Barker(), expit)],
+    ids=["metropolis", "barker"],
 )
 @pytest.mark.parametrize("delta", [-3.0, -1.0, 0.0, 0.5, 2.0])
 def test_acceptance_probability(test, probability, delta: float) -> None:

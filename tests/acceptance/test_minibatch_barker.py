@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import SEED
 from jax import random as jr
-from scenarios import Fixed
 from scipy import stats
 from scipy.special import expit
 
+from conftest import SEED
+from scenarios import Fixed
 from tallchain import MetropolisHastings
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.evidence import Moments
@@ -126,7 +126,12 @@ def test_noise_has_the_laws_it_should(key: jax.Array) -> None:
     counts = np.bincount(np.searchsorted(atoms, np.asarray(noise.correction)), minlength=len(atoms))
     expected = weights / weights.sum() * counts.sum()
     is_common = expected > 5
-    assert stats.chisquare(counts[is_common], expected[is_common] * counts[is_common].sum() / expected[is_common].sum()).pvalue > 1e-4
+    assert (
+        stats.chisquare(
+            counts[is_common], expected[is_common] * counts[is_common].sum() / expected[is_common].sum()
+        ).pvalue
+        > 1e-4
+    )
     assert abs(np.corrcoef(noise.normal, noise.correction)[0, 1]) < 4.5 / np.sqrt(200_000)
 
 

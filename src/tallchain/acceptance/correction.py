@@ -30,14 +30,11 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
-
-if TYPE_CHECKING:
-    from scipy.sparse.linalg import LinearOperator
 
 Array = NDArray[np.float64]
 
@@ -77,7 +74,11 @@ class Correction:
     """What made the table: "minimax" or "ridge"."""
 
     def __post_init__(self) -> None:
-        """Refuse what is not a symmetric probability distribution, then freeze the arrays."""
+        """Refuse what is not a symmetric probability distribution, and keep frozen copies of the arrays."""
+        for name in ("atoms", "weights"):
+            frozen = np.array(getattr(self, name), dtype=np.float64)
+            frozen.setflags(write=False)
+            object.__setattr__(self, name, frozen)
         ok = (
             self.atoms.ndim == 1
             and self.atoms.shape == self.weights.shape
@@ -94,10 +95,8 @@ class Correction:
                 "symmetric non-negative weights that sum to 1; got atoms of shape "
                 f"{self.atoms.shape} and weights of shape {self.weights.shape} that are not."
             )
-        self.atoms.setflags(write=False)
-        self.weights.setflags(write=False)
 
-    def upper_tail(self, x: Any) -> Array:
+    def upper_tail(self, x: ArrayLike) -> Array:
         """P(X_norm + X_corr > x), which is also P(accept | Delta = -x)."""
         return _upper_tail(np.asarray(x, dtype=float), self.sigma, self.atoms, self.weights)
 
@@ -115,7 +114,8 @@ def minimax(sigma: float, reach: float = 20.0) -> Correction:
 def ridge(sigma: float, n: int = 4000, ridge: float = 10.0, reach: float = 10.0) -> Correction:
     """The paper's table, clipped and renormalised so that it can be sampled; `compute_ridge`.
 
-    Looks in the package, then in the cache folder, and computes (a few seconds) only then. `reach` says where the log-odds error is measured and changes nothing else.
+    Looks in the package, then in the cache folder, and computes (a few seconds) only then. `reach`
+    says where the log-odds error is measured and changes nothing else.
     """
     call = f"ridge(sigma={sigma!r}, n={n!r}, ridge={ridge!r}, reach={reach!r})"
     sigma, n = _check_sigma(call, sigma), _check_n(call, n)
@@ -124,7 +124,7 @@ def ridge(sigma: float, n: int = 4000, ridge: float = 10.0, reach: float = 10.0)
     return _cached(key, lambda: compute_ridge(sigma, n, ridge, reach))
 
 
-# ---- The linear program ---------------------------------------------------------------------------
+# ---- The linear program --------------------------------------------------------------------------
 
 # Below this sigma the linear program has nothing left to gain (its floor is reached at 0.8) and
 # becomes hard on the solver, so part of the normal of the table at _BASE is moved into X_corr.
@@ -137,6 +137,7 @@ _ERROR_FLOOR = 1e-9
 
 _ROW_SPACING = 0.025  # of Delta in the linear program; a finer one changes the third digit
 _ATOMS_BEYOND_REACH = 4.0
+_MAX_ITERATIONS = 20_000  # six times what any solution took: the solver is going round in circles
 _FINEST_ATOMS = 1e-3
 
 
@@ -159,38 +160,41 @@ _EFFORTS = (
 
 
 def compute_minimax(sigma: float, reach: float) -> Correction:
-    """Solve for the minimax table from scratch.
+    """Make the minimax table from scratch.
 
     For sigma >= 0.5 by linear programming (`_solve`). Below, from the table C of sigma0 = 0.8,
     whose error is already at the floor: N(0, sigma0^2) is the sum of N(0, sigma^2) and
     N(0, sigma0^2 - sigma^2), so C convolved with the latter serves sigma with the same error.
     """
-    if sigma < _SMALLEST_SOLVED:
-        base = compute_minimax(_BASE, reach)
-        spacing, half_atoms, half_weights = _shift_normal(base, sigma)
-        half_atoms, half_weights = _tidy(half_atoms, half_weights, reach)
-        step = min(_ROW_SPACING / 25, spacing / 10)
-        return _measured(sigma, half_atoms, half_weights, reach=reach, step=step, method="minimax")
+    if sigma >= _SMALLEST_SOLVED:
+        return _best_solution(sigma, reach)
+    half_atoms, half_weights = _shift_normal(_best_solution(_BASE, reach), sigma)
+    step = min(_ROW_SPACING / 25, (half_atoms[1] - half_atoms[0]) / 10)
+    half_atoms, half_weights = _tidy(half_atoms, half_weights, reach)
+    return _measured(sigma, half_atoms, half_weights, reach=reach, step=step, method="minimax")
 
+
+def _best_solution(sigma: float, reach: float) -> Correction:
+    """Solve the linear program, with another effort wherever one fails (about one time in thirty)."""
     best = None
-    for attempt, effort in enumerate(_EFFORTS):
-        solution = _solve(sigma, reach, effort, time_limit=10.0 * 2**attempt)
+    step = _rows(reach)[1] / 25
+    for effort in _EFFORTS:
+        solution = _solve(sigma, reach, effort)
         if solution is None:
             continue
         objective, half_atoms, half_weights = solution
         half_atoms, half_weights = _tidy(half_atoms, half_weights, reach)
-        step = _rows(reach)[1] / 25
         table = _measured(sigma, half_atoms, half_weights, reach=reach, step=step, method="minimax")
         if best is None or table.log_odds_error < best.log_odds_error:
             best = table
         # The objective is what the solver believes; the fine grid has the last word.
         if table.log_odds_error <= 1.1 * objective + _ERROR_FLOOR:
-            break
+            return table
     if best is None:
         raise RuntimeError(
-            f"`minimax(sigma={sigma!r}, reach={reach!r})`: the linear program solver returned "
-            f"nothing in {len(_EFFORTS)} attempts. A slightly different sigma or reach usually "
-            "solves; sigma = 0.5, 0.6, ..., 1.6 at reach = 20 ship with the package."
+            f"`minimax(sigma={sigma!r}, reach={reach!r})`: the linear program solver returned nothing in "
+            f"{len(_EFFORTS)} attempts. A slightly different sigma or reach usually solves; sigma = 0.5, 0.6, ..., "
+            "1.6 at reach = 20 ship with the package."
         )
     return best
 
@@ -200,7 +204,7 @@ def _rows(reach: float) -> Array:
     return np.linspace(0.0, reach, max(100, math.ceil(reach / _ROW_SPACING)) + 1)
 
 
-def _solve(sigma: float, reach: float, effort: _Effort, time_limit: float) -> tuple[float, Array, Array] | None:
+def _solve(sigma: float, reach: float, effort: _Effort) -> tuple[float, Array, Array] | None:
     """Minimise t over weights p >= 0 of half-atoms y_j (+y_j and -y_j with p_j/2 each), sum p = 1.
 
     With S the logistic function and x in [0, reach], in the upper tail so that nothing cancels,
@@ -232,7 +236,7 @@ def _solve(sigma: float, reach: float, effort: _Effort, time_limit: float) -> tu
         options={
             "primal_feasibility_tolerance": effort.tolerance,
             "dual_feasibility_tolerance": effort.tolerance,
-            "time_limit": time_limit,
+            "maxiter": _MAX_ITERATIONS,
         },
     )
     if result.status != 0 or result.x is None:
@@ -240,7 +244,7 @@ def _solve(sigma: float, reach: float, effort: _Effort, time_limit: float) -> tu
     return result.fun / effort.scale, y, np.maximum(result.x[:-1], 0.0) * c
 
 
-def _shift_normal(base: Correction, sigma: float) -> tuple[float, Array, Array]:
+def _shift_normal(base: Correction, sigma: float) -> tuple[Array, Array]:
     """Convolve `base` with N(0, tau^2), tau^2 = base.sigma^2 - sigma^2, on a lattice of step h.
 
     By Poisson summation the lattice leaves a relative ripple of 2 exp(-2 pi^2 (s/h)^2) in the
@@ -254,7 +258,7 @@ def _shift_normal(base: Correction, sigma: float) -> tuple[float, Array, Array]:
     for atom, weight in zip(base.atoms, base.weights, strict=True):
         density += weight * np.exp(-0.5 * ((y - atom) / tau) ** 2)
     density[1:] *= 2  # a half-atom stands for both signs
-    return spacing, y, density
+    return y, density
 
 
 def _tidy(half_atoms: Array, half_weights: Array, reach: float) -> tuple[Array, Array]:
@@ -264,7 +268,7 @@ def _tidy(half_atoms: Array, half_weights: Array, reach: float) -> tuple[Array, 
     return half_atoms[keep], half_weights[keep]
 
 
-# ---- The paper's regularised least squares --------------------------------------------------------
+# ---- The paper's regularised least squares -------------------------------------------------------
 
 _V = 20.0
 _SMALLEST_N = 10
@@ -279,7 +283,7 @@ def compute_ridge(sigma: float, n: int, ridge: float, reach: float) -> Correctio
     u = _solve_ridge(sigma, n, ridge)
     half_weights = u[n:] + u[n::-1]
     half_weights[0] /= 2
-    half_atoms = np.arange(n + 1) * (_V / n)
+    half_atoms = np.linspace(0.0, _V, n + 1)
     return _measured(sigma, half_atoms, half_weights, reach=reach, step=_V / n / 10, method="ridge")
 
 
@@ -298,7 +302,8 @@ def ridge_printed_error(sigma: float, n: int, ridges: Sequence[float]) -> Array:
 
 def _kernel(sigma: float, n: int) -> Array:
     """Phi(m V / (n sigma)) for m = -3n..3n: every entry that the Toeplitz matrix M has."""
-    return ndtr(np.arange(-3 * n, 3 * n + 1) * (_V / n / sigma))
+    with np.errstate(over="ignore"):  # sigma may be tiny; ndtr knows what infinity is
+        return ndtr(np.arange(-3 * n, 3 * n + 1) * (_V / n) / sigma)
 
 
 def _target(n: int) -> Array:
@@ -318,29 +323,38 @@ def _solve_ridge(sigma: float, n: int, ridge: float) -> Array:
     """
     from scipy.sparse.linalg import lsqr
 
-    solution = lsqr(_convolution(sigma, n), _target(n), math.sqrt(ridge), atol=1e-15, btol=1e-15, conlim=0)
+    solution = lsqr(_Convolution(sigma, n), _target(n), math.sqrt(ridge), atol=1e-14, btol=1e-14, conlim=0)
     return np.maximum(solution[0], 0.0)
 
 
-def _convolution(sigma: float, n: int) -> LinearOperator:
-    """M as an operator: products with it and with its transpose by fast Fourier transform."""
-    from scipy import fft
-    from scipy.sparse.linalg import LinearOperator
+class _Convolution:
+    """M for `lsqr`: products with it and with its transpose by fast Fourier transform.
 
-    kernel = _kernel(sigma, n)
-    size = fft.next_fast_len(10 * n + 1, real=True)
-    forward, backward = fft.rfft(kernel, size), fft.rfft(kernel[::-1], size)
+    The transform is as long as the kernel, 6n + 1, or longer. What wraps around falls outside the
+    entries kept.
+    """
 
-    def product(u: Array) -> Array:
-        return fft.irfft(forward * fft.rfft(u, size), size)[2 * n : 6 * n + 1]
+    def __init__(self, sigma: float, n: int) -> None:
+        kernel = _kernel(sigma, n)
+        self.shape = (4 * n + 1, 2 * n + 1)
+        self._n = n
+        self._size = 1 << kernel.size.bit_length()
+        self._forward = np.fft.rfft(kernel, self._size)
+        self._backward = np.fft.rfft(kernel[::-1], self._size)
 
-    def product_of_transpose(r: Array) -> Array:
-        return fft.irfft(backward * fft.rfft(r, size), size)[4 * n : 6 * n + 1]
+    def matvec(self, u: Array) -> Array:
+        """Return M u."""
+        return self._convolve(self._forward, u)[2 * self._n : 6 * self._n + 1]
 
-    return LinearOperator((4 * n + 1, 2 * n + 1), matvec=product, rmatvec=product_of_transpose, dtype=float)
+    def rmatvec(self, r: Array) -> Array:
+        """Return M'r."""
+        return self._convolve(self._backward, r)[4 * self._n : 6 * self._n + 1]
+
+    def _convolve(self, transformed: NDArray[np.complex128], x: Array) -> Array:
+        return np.fft.irfft(transformed * np.fft.rfft(x, self._size), self._size)
 
 
-# ---- Measuring ------------------------------------------------------------------------------------
+# ---- Measuring -----------------------------------------------------------------------------------
 
 
 def _measured(
@@ -373,7 +387,8 @@ def measure(sigma: float, atoms: Array, weights: Array, reach: float, step: floa
     tail = _upper_tail(x, sigma, atoms, weights)
     cdf_error = np.abs(tail - expit(-x)).max()
     within = x <= reach
-    log_odds = np.log(tail[within]) - np.log1p(-tail[within])
+    with np.errstate(divide="ignore"):  # a tail that ends before `reach` is infinitely wrong there
+        log_odds = np.log(tail[within]) - np.log1p(-tail[within])
     return float(cdf_error), float(np.abs(log_odds + x[within]).max())
 
 
@@ -386,13 +401,13 @@ def _upper_tail(x: Array, sigma: float, atoms: Array, weights: Array) -> Array:
         part = flat[start : start + 512]
         low = np.searchsorted(atoms, part.min() - _CUT * sigma)
         high = np.searchsorted(atoms, part.max() + _CUT * sigma)
-        with np.errstate(over="ignore"):  # 1/sigma may be infinite; ndtr knows what to do
+        with np.errstate(over="ignore"):  # as in `_kernel`
             near = ndtr((atoms[low:high] - part[:, None]) / sigma) @ weights[low:high]
         tail[start : start + 512] = near + beyond[high]
     return tail.reshape(x.shape)
 
 
-# ---- Shipped tables and the cache folder ----------------------------------------------------------
+# ---- Shipped tables and the cache folder ---------------------------------------------------------
 
 
 def minimax_key(sigma: float, reach: float) -> str:
@@ -434,7 +449,7 @@ def _cached(key: str, compute: Callable[[], Correction]) -> Correction:
 
 def save(path: Path, tables: dict[str, Correction]) -> None:
     """Write tables to `path` under a temporary name first, so that no reader sees half a file."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for key, table in tables.items():
         positive = table.atoms >= 0
         atoms = table.atoms[positive]
@@ -468,7 +483,7 @@ def _load(path: Path, key: str) -> Correction | None:
         return None
 
 
-# ---- Refusals --------------------------------------------------------------------------------
+# ---- Refusals ------------------------------------------------------------------------------------
 
 
 def _check_sigma(call: str, sigma: Any) -> float:

@@ -15,7 +15,7 @@ from jax.scipy.special import ndtr
 from tallchain.acceptance import correction as corrections
 from tallchain.acceptance.correction import Correction
 from tallchain.acceptance.evidence import Moments, has_read_all, variance_of_mean
-from tallchain.types import Array, Ask, Judgement, Population, part, set_fields, static
+from tallchain.types import Array, Ask, Judgement, Population, is_positive, is_whole, part, set_fields, static
 
 
 class _Noise(NamedTuple):
@@ -69,12 +69,12 @@ class MinibatchBarker:
         batch: int | None = None,
         shortcut: float | None = None,
     ) -> None:
-        if batch is not None and not (isinstance(batch, int | np.integer) and batch >= 1):
+        if batch is not None and not is_whole(batch, least=1):
             raise ValueError(
                 "`MinibatchBarker(batch=...)` must be a whole number of rows, at least 1, or None for the source's "
                 f"batch_size; got {batch!r}."
             )
-        if shortcut is not None and not 0 < shortcut < np.inf:
+        if shortcut is not None and not is_positive(shortcut):
             raise ValueError(f"`MinibatchBarker(shortcut=...)` must be positive or None; got {shortcut!r}.")
         table = _correction_for(sigma, correction)
         # float32 uniforms stop at 2^-23 and would cut the tail of X_corr at 16: compare 32-bit integers instead.

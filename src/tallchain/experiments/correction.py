@@ -39,8 +39,14 @@ PRINTED: dict[tuple[int, float], dict[float, float]] = {
 }
 """The table as printed: (n, sigma) -> {ridge: L_inf error}. The paper writes N for n, lambda for ridge."""
 
-KNOWN_TO_DIFFER: frozenset[tuple[int, float, float]] = frozenset({(4000, 1.1, 10.0), (4000, 1.1, 0.1)})
-"""Entries (n, sigma, ridge) where the paper's own protocol does not give the printed value."""
+KNOWN_TO_DIFFER: frozenset[tuple[int, float, float]] = frozenset(
+    {(4000, 0.8, 0.01), (4000, 1.1, 10.0), (4000, 1.1, 0.1)}
+)
+"""Entries (n, sigma, ridge) where the paper's own protocol does not give the printed value.
+
+It gives 7.26e-6 for 7.4e-6, 6.17e-3 for 6.0e-3 and 1.90e-2 for 1.2e-2. The first is in reach of rounding errors: the
+condition number of the normal equations is about 1e10 there.
+"""
 
 Progress = Callable[[int, int, str], None]
 """Called as progress(done, total, what) before each piece of work and once at the end."""
@@ -56,12 +62,12 @@ class Config:
 
     @classmethod
     def quick(cls) -> Config:
-        """Two entries of the small grid: a second."""
-        return cls(columns=((2000, 1.0),), ridges=(10.0, 1.0))
+        """One column of the small grid: a second."""
+        return cls(columns=((2000, 1.0),))
 
     @classmethod
     def paper(cls) -> Config:
-        """All 40 entries: about a minute on two cores, 0.5 GB."""
+        """All 40 entries: about 15 seconds."""
         return cls(columns=tuple(PRINTED))
 
 

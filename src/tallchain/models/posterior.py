@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from tallchain.types import Array, PyTree, is_traced, part, static
+from tallchain.types import Array, PyTree, is_positive, is_traced, part, static
 
 
 @part
@@ -29,9 +27,7 @@ class Posterior:
                 raise TypeError(
                     f"`Posterior({name}=...)` must be a function; got {type(getattr(self, name)).__name__}."
                 )
-        if np.shape(self.temperature) == () and is_traced(self.temperature):
-            return
-        if np.shape(self.temperature) != () or not 0 < float(self.temperature) < np.inf:
+        if not is_traced(self.temperature) and not is_positive(self.temperature):
             raise ValueError(
                 "`Posterior(temperature=...)` must be a positive number, 1 for the posterior itself; "
                 f"got {self.temperature!r}."

@@ -27,8 +27,13 @@ class RandomWalk:
         leaves = jax.tree.leaves(self.scale)
         if not leaves:
             raise ValueError(f"`RandomWalk(scale=...)` must hold at least one number; got {self.scale!r}.")
-        for leaf in leaves if not is_traced(leaves) else ():
-            values = np.asarray(leaf, dtype=float)
+        if is_traced(leaves):
+            return
+        for leaf in leaves:
+            try:
+                values = np.asarray(leaf, dtype=float)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"`RandomWalk(scale=...)` must hold numbers; got {leaf!r}.") from error
             could_be_matrix = len(leaves) == 1 and values.ndim == 2 and len(set(values.shape)) == 1
             if not np.all(np.isfinite(values)) or not (could_be_matrix or np.all(values > 0)):
                 raise ValueError(
@@ -38,6 +43,7 @@ class RandomWalk:
 
     def check(self, position: PyTree) -> None:
         """Refuse a scale that does not fit the position."""
+        self.__post_init__()
         size = sum(np.size(leaf) for leaf in jax.tree.leaves(position))
         if self._is_matrix(position):
             if np.linalg.matrix_rank(np.asarray(self.scale)) < size:
@@ -46,14 +52,14 @@ class RandomWalk:
                     "a subspace. Use a Cholesky factor of a positive definite covariance."
                 )
             return
-        if not all(np.all(np.asarray(leaf, dtype=float) > 0) for leaf in jax.tree.leaves(self.scale)):
-            raise ValueError(f"`RandomWalk(scale=...)` must be positive; got {self.scale!r}.")
         try:
             moved = jax.eval_shape(lambda p: self.propose(p, p).position, position)
         except (TypeError, ValueError) as error:
             raise ValueError(self._misfit(position)) from error
         if jax.tree.map(jnp.shape, moved) != jax.tree.map(jnp.shape, position):
             raise ValueError(self._misfit(position))
+        if not all(np.all(np.asarray(leaf, dtype=float) > 0) for leaf in jax.tree.leaves(self.scale)):
+            raise ValueError(f"`RandomWalk(scale=...)` must be positive; got {self.scale!r}.")
 
     def with_scale(self, scale: PyTree) -> RandomWalk:
         """Return the same walk with another scale (for schedules)."""

@@ -15,7 +15,7 @@ from jax import lax
 
 from tallchain.types import Array
 
-_ROUNDS = 4  # of two half-rounds each: pairs of indices are uniform to within what 10^6 keys can show
+_ROUNDS = 4  # of two half-rounds each; what is left of a wrong pair probability shrinks as 1/a with every one
 
 
 def permute(words: Array, index: Array, size: int) -> Array:
@@ -23,6 +23,9 @@ def permute(words: Array, index: Array, size: int) -> Array:
     if size < 2:
         return index
     a, b = _halves(size)
+    # Words that differ in a bit or two must give orders that have nothing in common.
+    first = mix(words[0], words[1], words[0])
+    words = jnp.stack([first, mix(words[1], first, words[1])])
     placed = _feistel(words, index.astype(jnp.uint32), a, b)
     if a * b > size:
         placed = lax.while_loop(
@@ -44,9 +47,10 @@ def _halves(size: int) -> tuple[int, int]:
 
 def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
     left, right = index // b, index % b
-    for i in range(_ROUNDS):
-        left = (left + mix(right, words[0] + jnp.uint32(2 * i), words[1])) % a
-        right = (right + mix(left, words[1] + jnp.uint32(2 * i + 1), words[0])) % b
+    for i in range(max(_ROUNDS, math.ceil(12 / math.log2(a)))):
+        # Reduce the hash before adding it: a sum that wraps around 2^32 first would not be a bijection.
+        left = (left + mix(right, words[0] + jnp.uint32(2 * i), words[1]) % a) % a
+        right = (right + mix(left, words[1] + jnp.uint32(2 * i + 1), words[0]) % b) % b
     return left * b + right
 
 

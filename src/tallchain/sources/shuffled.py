@@ -13,7 +13,7 @@ from jax import random as jr
 
 from tallchain.sources.permutation import mix, permute
 from tallchain.sources.rows import check_data, take_rows, widest_window, window_width
-from tallchain.types import Array, Ask, Population, PyTree, RowFunction, part, set_fields, static
+from tallchain.types import Array, Ask, Population, PyTree, RowFunction, is_whole, part, set_fields, static
 
 ROWS_PER_BATCH_ROW = 1250
 """From this many rows per row of a batch on, `windows="auto"` reads contiguous windows."""
@@ -61,6 +61,8 @@ class Shuffled:
             raise ValueError(f'`Shuffled(windows=...)` must be True, False or "auto"; got {windows!r}.')
         use_windows = num_rows >= ROWS_PER_BATCH_ROW * batch_size if windows == "auto" else bool(windows)
         data = jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf), data)
+        if not is_whole(seed, least=0):
+            raise ValueError(f"`Shuffled(seed=...)` must be a whole number, at least 0; got {seed!r}.")
         order = np.random.default_rng(seed).permutation(num_rows)
         if use_windows:
             order = np.concatenate([order, order[: widest_window(data)]])
