@@ -413,7 +413,7 @@ def test_arrays_cannot_be_changed() -> None:
 def test_reading_a_shipped_table_loads_no_solver() -> None:
     """Nor does importing the module by itself; `tallchain` has its own test."""
     code = (
-        "import sys; sys.path.insert(0, 'src'); import importlib.util as u;"
+        "import sys; import importlib.util as u;"
         "spec = u.spec_from_file_location('correction', sys.argv[1]); m = u.module_from_spec(spec);"
         "sys.modules['correction'] = m; spec.loader.exec_module(m); m.minimax(1.0);"
         "print(*(name for name in ('jax', 'scipy.optimize', 'scipy.stats', 'scipy.linalg') if name in sys.modules))"

@@ -67,7 +67,7 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """All 40 entries: about 15 seconds."""
+        """All 40 entries: about 15 seconds on two free cores, several times that on busy ones."""
         return cls(columns=tuple(PRINTED))
 
 
