@@ -49,7 +49,9 @@ def runner(num_rows: int):
     def run():
         lanes = lockstep.start(kernel, tc.Schedule(), keys, positions)
         return jax.block_until_ready(
-            lockstep.run(kernel, tc.Schedule(), keys, lanes, last=jnp.int32(2**30), turns=jnp.int32(TURNS), slots=TURNS)
+            lockstep.run(
+                kernel, tc.Schedule(), keys, lanes, last=jnp.int32(2**30), turns=jnp.int32(TURNS), slots=TURNS // 2
+            )
         )
 
     return run

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from functools import partial
 
-from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
+from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.sources import Shuffled, WithReplacement
 
 ACCEPTANCE = {
     "metropolis": Metropolis,
     "barker": Barker,
     "minibatch": MinibatchBarker,
-    "minibatch sigma 1.2": partial(MinibatchBarker, sigma=1.2),
-    "paper": MinibatchBarker.paper,
     "published code": MinibatchBarker.as_published_code,
+    "penalty": Penalty,
+    "normal barker": NormalBarker,
+    "confidence": Confidence,
+    "austere": partial(Austere, 0.005),
+    "austere designed": lambda: Austere.nonconservative(FEW_ROWS, 0.05),
 }
 
-FULL_DATA = ["metropolis", "barker"]
-
-# The 5-sigma shortcut of the published code decides some tests by sign: it is not meant to be right.
-SOUND = [name for name in ACCEPTANCE if name != "published code"]
+# Settings of a test above, with nothing of their own for the engine to trip over.
+SETTINGS = {
+    "minibatch sigma 1.2": partial(MinibatchBarker, sigma=1.2),
+    "paper": MinibatchBarker.paper,
+    "confidence serfling": partial(Confidence, bound="bernstein-serfling"),
+}
 
 SOURCES = {
     "windows": partial(Shuffled, windows=True),
     "row by row": partial(Shuffled, windows=False),
     "with replacement": WithReplacement,
 }
+
+READS_ALL = ("metropolis", "barker", "confidence", "confidence serfling", "austere designed")
+FEW_ROWS = 3001  # for the tests that read all rows at every decision
+
+# A shortcut that decides by sign, and a normal variable for a logistic one, are known to be wrong.
+UNSOUND = ("published code", "normal barker")
+SOUND = [(name, source) for name in ACCEPTANCE if name not in UNSOUND for source in SOURCES]
+SOUND += [(name, "row by row") for name in SETTINGS]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from registry import ACCEPTANCE, SOURCES
+from registry import ACCEPTANCE, FEW_ROWS, SOURCES
 from scenarios import SCENARIOS
 from tallchain import MetropolisHastings, Trace, sample
 
@@ -20,7 +20,7 @@ def kernel_of(acceptance: str, source: str) -> MetropolisHastings:
     target = SCENARIOS["normal vector"]()
     return MetropolisHastings(
         target.posterior,
-        SOURCES[source](target.data[:3001], 40),
+        SOURCES[source](target.data[:FEW_ROWS], 40),
         proposal=target.proposal,
         acceptance=ACCEPTANCE[acceptance](),
     )

@@ -9,7 +9,7 @@ import pytest
 from jax import random as jr
 
 from checks import agrees, ks_p_values, run, z_scores
-from registry import ACCEPTANCE, FULL_DATA, SOUND, SOURCES
+from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SETTINGS, SOUND, SOURCES
 from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.evidence import Moments
@@ -17,12 +17,11 @@ from tallchain.types import Array, Ask, Judgement, Population, Proposed, part, r
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("acceptance", SOUND)
+@pytest.mark.parametrize(("acceptance", "source"), SOUND)
 def test_agrees_with_the_closed_form(acceptance: str, source: str, scenario: str) -> None:
     # Tests that read every row get few of them; windows are for data of many times their width.
-    target = SCENARIOS[scenario](1000 if acceptance in FULL_DATA else NUM_ROWS)
-    trace = run(target, ACCEPTANCE[acceptance](), SOURCES[source])
+    target = SCENARIOS[scenario](FEW_ROWS if acceptance in READS_ALL else NUM_ROWS)
+    trace = run(target, (ACCEPTANCE | SETTINGS)[acceptance](), SOURCES[source])
     assert agrees(trace, target), (z_scores(trace, target), ks_p_values(trace, target))
 
 
@@ -54,7 +53,7 @@ class _Uncorrected:
 
 @pytest.mark.parametrize("acceptance", ["metropolis", "minibatch"])
 def test_check_refuses_a_dropped_log_correction(acceptance: str) -> None:
-    target = SCENARIOS["two states"](1000 if acceptance in FULL_DATA else NUM_ROWS)
+    target = SCENARIOS["two states"](FEW_ROWS if acceptance in READS_ALL else NUM_ROWS)
     broken = _Uncorrected(target.proposal)
     assert not agrees(run(target, ACCEPTANCE[acceptance](), SOURCES["windows"], proposal=broken), target)
 
@@ -76,7 +75,7 @@ class _Redrawn:
     def draw(self, key: Array) -> Array:
         return key
 
-    def open(self, noise: Array, offset: Array, population: Population) -> tuple[_Memory, Ask]:
+    def open(self, noise: Array, offset: Array, bound: None, population: Population) -> tuple[_Memory, Ask]:
         return _Memory(offset, noise), Ask(population.batch_size)
 
     def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:

@@ -63,7 +63,7 @@ class _Census:
     def draw(self, key: jax.Array) -> tuple:
         return ()
 
-    def open(self, noise, offset, population):
+    def open(self, noise, offset, bound, population):
         return (jnp.bool_(True), jnp.float32(0)), Ask(population.num_rows, census=True, apart=True)
 
     def judge(self, memory, evidence, population):

@@ -24,6 +24,8 @@ def check_start(kernel: MetropolisHastings, positions: PyTree) -> None:
     row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
     hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
     _check_scalar("log_likelihood(position, row)", hint, kernel.posterior.log_likelihood, first, row)
+    if kernel.bound is not None:
+        _check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", kernel.bound, first, first)
     if not is_traced((kernel, positions)):
         kernel.proposal.check(first)
         _check_values(kernel, positions)

@@ -199,8 +199,8 @@ def reproduce_correction(
 ) -> None:
     """Repeat the appendix table: how close normal noise plus the correction comes to logistic.
 
-    40 solves of the paper's least squares for the correction variable, beside the library's own tables. Some minutes
-    on two cores, and 0.5 GB of memory.
+    40 solves of the paper's least squares for the correction variable, beside the library's own tables. About a
+    minute on two cores.
     """
     _require("rich")
     from rich.console import Console

@@ -13,6 +13,7 @@ chains that do not open a trial at that turn would be the largest waste of the l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -78,12 +79,15 @@ class MetropolisHastings:
         source: where the rows come from.
         proposal: how to propose, e.g. `RandomWalk(scale)`.
         acceptance: how to decide; the default is the minibatch test with sigma 1 and the minimax correction.
+        bound: f(position, candidate), at least the range over rows (largest minus smallest) of
+            log p(x_i | candidate) - log p(x_i | position), for the tests that need one.
     """
 
     posterior: Posterior
     source: Source
     proposal: Proposal
     acceptance: AcceptanceTest
+    bound: Callable[[PyTree, PyTree], Array] | None = static()
     width: int = static()
     """Rows per look."""
 
@@ -94,6 +98,7 @@ class MetropolisHastings:
         *,
         proposal: Proposal,
         acceptance: AcceptanceTest | None = None,
+        bound: Callable[[PyTree, PyTree], Array] | None = None,
     ) -> None:
         acceptance = MinibatchBarker() if acceptance is None else acceptance
         for name, value, need in (
@@ -107,12 +112,15 @@ class MetropolisHastings:
                     f"`MetropolisHastings({name}=...)` must be an object with `{need}`; got {value!r}."
                     + (f" Did you mean `{value.__name__}(...)`?" if isinstance(value, type) else "")
                 )
+        if not (bound is None or callable(bound)):
+            raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {bound!r}.")
         set_fields(
             self,
             posterior=posterior,
             source=source,
             proposal=proposal,
             acceptance=acceptance,
+            bound=bound,
             width=source.width(acceptance.appetite(source.population)),
         )
 
@@ -151,7 +159,8 @@ class MetropolisHastings:
         candidate, log_correction = self.proposal.propose(noise.proposal, position)
         log_prior = self.posterior.log_prior
         offset = jnp.asarray(log_prior(candidate) - log_prior(position) + log_correction, jnp.result_type(float))
-        memory, ask = self.acceptance.open(noise.acceptance, offset, self.source.population)
+        bound = None if self.bound is None else self._factor * self.bound(position, candidate)
+        memory, ask = self.acceptance.open(noise.acceptance, offset, bound, self.source.population)
         zero = jnp.zeros((), jnp.int32)
         return Trial(
             candidate,
@@ -167,10 +176,9 @@ class MetropolisHastings:
     def look(self, position: PyTree, trial: Trial) -> Trial:
         """Read one window: Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)) for each of its rows."""
         log_likelihood = self.posterior.log_likelihood
-        factor = self.source.population.num_rows / self.posterior.temperature
 
         def log_ratio(row: PyTree) -> Array:
-            return factor * (log_likelihood(trial.candidate, row) - log_likelihood(position, row))
+            return self._factor * (log_likelihood(trial.candidate, row) - log_likelihood(position, row))
 
         summarise = self.acceptance.Evidence.of
         cursor, seen, taken = self.source.look(trial.cursor, trial.ask, self.width, log_ratio, summarise)
@@ -204,6 +212,11 @@ class MetropolisHastings:
         is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio)
         verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid)
         return where(is_accepted, trial.candidate, position), verdict
+
+    @property
+    def _factor(self) -> Array | float:
+        """N/K."""
+        return self.source.population.num_rows / self.posterior.temperature
 
     # ---- schedules ---------------------------------------------------------------------------
 

@@ -221,8 +221,12 @@ class AcceptanceTest(Protocol):
         """Draw all the randomness of one decision."""
         ...
 
-    def open(self, noise: PyTree, offset: Array, population: Population) -> tuple[PyTree, Ask]:
-        """Begin: offset is the part of the log ratio that no row contributes to."""
+    def open(self, noise: PyTree, offset: Array, bound: Array | None, population: Population) -> tuple[PyTree, Ask]:
+        """Begin.
+
+        `offset` is the part of the log ratio that no row contributes to. `bound` is at least the range (largest minus
+        smallest) of the numbers per row, None where nobody gave one.
+        """
         ...
 
     def judge(self, memory: PyTree, evidence: Any, population: Population) -> Judgement:

@@ -31,7 +31,7 @@ def evidence(mean: float) -> Moments:
     ],
 )
 def test_judge(test, noise: float, offset: float, mean: float, is_accepted: bool) -> None:
-    memory, ask = test.open(jnp.float32(noise), jnp.float32(offset), POPULATION)
+    memory, ask = test.open(jnp.float32(noise), jnp.float32(offset), None, POPULATION)
     assert (ask.rows, ask.census) == (1000, True)
     judgement = test.judge(memory, evidence(mean), POPULATION)
     assert judgement.is_decided is True
@@ -49,7 +49,7 @@ def test_acceptance_probability(test, probability, delta: float) -> None:
     keys = jax.random.split(jax.random.key(SEED), count)
 
     def decide(key: jax.Array) -> jax.Array:
-        memory, _ = test.open(test.draw(key), jnp.float32(0), POPULATION)
+        memory, _ = test.open(test.draw(key), jnp.float32(0), None, POPULATION)
         return test.judge(memory, evidence(delta), POPULATION).is_accepted
 
     expected = probability(delta)

@@ -35,7 +35,7 @@ def evidence(count: int, mean: float, s2: float, population: Population = POPULA
 
 def judge(test, seen: Moments, offset=0.0, normal=0.0, correction=0.0, logistic=0.0, population=POPULATION):
     noise = _Noise(jnp.float32(normal), jnp.float32(correction), jnp.float32(logistic))
-    memory, ask = test.open(noise, jnp.float32(offset), population)
+    memory, ask = test.open(noise, jnp.float32(offset), None, population)
     assert int(ask.rows) == 100
     return test.judge(memory, seen, population)
 

@@ -6,11 +6,11 @@ of a sum: in float32 that difference keeps no digits.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from tallchain.types import Array, Population
+from tallchain.types import Array, Population, is_whole
 
 
 class Moments(NamedTuple):
@@ -46,6 +46,41 @@ class Moments(NamedTuple):
         )
 
 
+class Extremes(NamedTuple):
+    """Moments, and the largest and smallest number seen."""
+
+    moments: Moments
+    low: Array
+    high: Array
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the numbers seen."""
+        return self.moments.mean
+
+    @property
+    def range(self) -> Array:
+        """Largest minus smallest."""
+        return self.high - self.low
+
+    @classmethod
+    def empty(cls) -> Extremes:
+        """Return the extremes of no rows."""
+        infinite = jnp.full((), jnp.inf, jnp.result_type(float))
+        return cls(Moments.empty(), infinite, -infinite)
+
+    @classmethod
+    def of(cls, values: Array, is_valid: Array) -> Extremes:
+        """Return moments and extremes of one window."""
+        low = jnp.min(jnp.where(is_valid, values, jnp.inf))
+        return cls(Moments.of(values, is_valid), low, jnp.max(jnp.where(is_valid, values, -jnp.inf)))
+
+    def merge(self, other: Extremes) -> Extremes:
+        """Return moments and extremes of both samples together."""
+        low, high = jnp.minimum(self.low, other.low), jnp.maximum(self.high, other.high)
+        return Extremes(self.moments.merge(other.moments), low, high)
+
+
 def variance_of_mean(moments: Moments, population: Population) -> Array:
     """s2 = sample variance / b, times (1 - b/N) where rows do not repeat; infinite while b < 2."""
     b = moments.count.astype(moments.mean.dtype)
@@ -59,3 +94,25 @@ def variance_of_mean(moments: Moments, population: Population) -> Array:
 def has_read_all(moments: Moments, population: Population) -> Array | bool:
     """Whether the mean is exact: every row was read."""
     return False if population.repeats else moments.count >= population.num_rows
+
+
+# ---- how many rows to ask for ------------------------------------------------------------------
+
+
+def check_batch(call: str, batch: Any) -> None:
+    """Refuse a number of rows between judgements that is none."""
+    if batch is not None and not is_whole(batch, least=1):
+        raise ValueError(
+            f"`{call}(batch=...)` must be a whole number of rows, at least 1, or None for the source's batch_size; "
+            f"got {batch!r}."
+        )
+
+
+def batch_rows(batch: int | None, population: Population) -> int:
+    """Rows between judgements: the test's wish, else the source's batch size; at most all."""
+    return min(batch or population.batch_size, population.num_rows)
+
+
+def rows_to_add(rows: Array | int, moments: Moments, population: Population) -> Array | int:
+    """As many rows as wanted, or as are left."""
+    return rows if population.repeats else jnp.minimum(rows, population.num_rows - moments.count)

@@ -27,7 +27,7 @@ class _FullData:
         """Everything: the source reads it in its widest windows."""
         return population.num_rows
 
-    def open(self, noise: Array, offset: Array, population: Population) -> tuple[_Memory, Ask]:
+    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
         """Ask for every row."""
         return _Memory(offset, noise), Ask(population.num_rows, census=True)
 

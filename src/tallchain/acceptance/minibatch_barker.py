@@ -14,8 +14,8 @@ from jax.scipy.special import ndtr
 
 from tallchain.acceptance import correction as corrections
 from tallchain.acceptance.correction import Correction
-from tallchain.acceptance.evidence import Moments, has_read_all, variance_of_mean
-from tallchain.types import Array, Ask, Judgement, Population, is_positive, is_whole, part, set_fields, static
+from tallchain.acceptance.evidence import Moments, batch_rows, check_batch, has_read_all, rows_to_add, variance_of_mean
+from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
 
 
 class _Noise(NamedTuple):
@@ -69,11 +69,7 @@ class MinibatchBarker:
         batch: int | None = None,
         shortcut: float | None = None,
     ) -> None:
-        if batch is not None and not is_whole(batch, least=1):
-            raise ValueError(
-                "`MinibatchBarker(batch=...)` must be a whole number of rows, at least 1, or None for the source's "
-                f"batch_size; got {batch!r}."
-            )
+        check_batch("MinibatchBarker", batch)
         if shortcut is not None and not is_positive(shortcut):
             raise ValueError(f"`MinibatchBarker(shortcut=...)` must be positive or None; got {shortcut!r}.")
         table = _correction_for(sigma, correction)
@@ -104,7 +100,7 @@ class MinibatchBarker:
 
     def appetite(self, population: Population) -> int:
         """m, the rows between two judgements."""
-        return min(self.batch or population.batch_size, population.num_rows)
+        return batch_rows(self.batch, population)
 
     def draw(self, key: Array) -> _Noise:
         """Z, X_corr and X_log, once for the whole decision."""
@@ -118,7 +114,7 @@ class MinibatchBarker:
         logistic = jnp.log(tail / (2.0**32 - tail))
         return _Noise(jr.normal(normal), correction, jnp.where(is_low, logistic, -logistic))
 
-    def open(self, noise: _Noise, offset: Array, population: Population) -> tuple[_Memory, Ask]:
+    def open(self, noise: _Noise, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
         """Ask for m rows."""
         return _Memory(offset, noise), Ask(self.appetite(population))
 
@@ -134,9 +130,7 @@ class MinibatchBarker:
             is_clear = ~jnp.asarray(is_exact) & (jnp.abs(estimate) > self.shortcut * jnp.sqrt(s2))
             noise = jnp.where(is_clear, 0, noise)
             is_decided |= is_clear
-        rows = self.appetite(population)
-        if not population.repeats:
-            rows = jnp.minimum(rows, population.num_rows - evidence.count)
+        rows = rows_to_add(self.appetite(population), evidence, population)
         return Judgement(memory, Ask(rows), is_decided, estimate + noise > 0)
 
     def acceptance_probability(self, estimate: Array, s2: Array) -> Array:

@@ -1,0 +1,140 @@
+"""AustereMH, the sequential Student test (Korattikara, Chen, Welling 2014, "Austerity in MCMC land")."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import random as jr
+from numpy.typing import ArrayLike
+from scipy.special import ndtri, stdtrit
+
+from tallchain.acceptance import austere_design
+from tallchain.acceptance.evidence import Moments, batch_rows, check_batch, rows_to_add
+from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
+
+# Student quantiles are smooth in 1/nu: every nu up to 100 is a node, and beyond it a step of 1e-4 leaves an error below
+# 1e-6 in t.
+_NODES = np.concatenate([np.arange(0, 1e-2, 1e-4), 1 / np.arange(100.0, 0.0, -1.0)])
+
+
+class _Memory(NamedTuple):
+    threshold: Array
+    """N mu0 = log u - offset: accept iff the mean over all rows is above."""
+    is_census: Array
+    design: Array
+    """Which (m, epsilon) this decision uses."""
+
+
+@part
+class Austere:
+    """Add m rows at a time until a t-test says on which side of mu0 the mean of all rows lies; accept iff above.
+
+    With n of N rows read without replacement, mean and sd of their log ratios, and u drawn once,
+
+        se = sd/sqrt(n) sqrt(1 - (n-1)/(N-1)),   stop when P(T_{n-1} > |mean - mu0|/se) < epsilon or n = N.
+
+    Approximates Metropolis' test on all rows at the same u. Assumes that the mean of n rows is nearly normal, from the
+    first look on. `epsilon` is the error of one look; that of the whole decision, over all looks, is several times
+    larger and is what `conservative` and `nonconservative` design for.
+
+    Args:
+        epsilon: error allowed at each look, in (0, 1/2).
+        batch: m, the rows between looks; None for the source's `batch_size`.
+    """
+
+    Evidence: ClassVar = Moments
+
+    batch: int | None = static()
+    """Rows between looks where there is one design; None for the source's `batch_size`."""
+    is_designed: bool = static()
+    """Whether every decision has a design of its own, which takes a census."""
+    batches: Array
+    """Rows between looks, by design."""
+    quantiles: Array
+    """Of Student's t, by design and node of 1/nu."""
+
+    def __init__(self, epsilon: float, batch: int | None = None) -> None:
+        if not is_positive(epsilon) or epsilon >= 0.5:
+            raise ValueError(f"`Austere(epsilon=...)` must be between 0 and 1/2; got {epsilon!r}.")
+        check_batch("Austere", batch)
+        self._set(batch, is_designed=False, batches=[batch or 0], epsilons=[epsilon])
+
+    @classmethod
+    def conservative(cls, num_rows: int, error: float) -> Austere:
+        """Choose (m, epsilon) once, for mu_std = 0, the hardest case: least data at an error of at most `error`."""
+        design = austere_design.conservative(num_rows, error)
+        return cls(design.epsilon, design.batch)
+
+    @classmethod
+    def nonconservative(cls, num_rows: int, error: float) -> Austere:
+        """Choose (m, epsilon) at every decision, for its own mu_std, which takes a scan of all rows (counted apart)."""
+        designs = austere_design.nonconservative(num_rows, error)
+        austere = object.__new__(cls)
+        austere._set(austere_design.BATCHES[0], is_designed=True, batches=designs.batch, epsilons=designs.epsilon)
+        return austere
+
+    def _set(self, batch: int | None, *, is_designed: bool, batches: ArrayLike, epsilons: ArrayLike) -> None:
+        nu = 1 / _NODES[1:]
+        levels = 1 - np.asarray(epsilons)[:, None]
+        quantiles = np.concatenate([ndtri(levels), stdtrit(nu, levels)], 1)
+        set_fields(
+            self,
+            batch=batch,
+            is_designed=is_designed,
+            batches=jnp.asarray(batches, jnp.int32),
+            quantiles=jnp.asarray(quantiles, jnp.result_type(float)),
+        )
+
+    def appetite(self, population: Population) -> int:
+        """m, the rows between looks; the smallest of them where designs differ."""
+        return batch_rows(self.batch, population)
+
+    def draw(self, key: Array) -> Array:
+        """log u = -(a standard exponential)."""
+        return -jr.exponential(key)
+
+    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
+        """Ask for m rows; or for a census, where the design depends on mu_std."""
+        memory = _Memory(noise - offset, jnp.asarray(self.is_designed), jnp.zeros((), jnp.int32))
+        rows = population.num_rows if self.is_designed else self.appetite(population)
+        return memory, Ask(rows, census=self.is_designed, apart=self.is_designed)
+
+    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+        """Stop if the t-test is sure or every row was read; else add m rows."""
+        gap = jnp.abs(evidence.mean - memory.threshold)
+        is_sure = gap > self._quantile(memory.design, evidence.count) * standard_error(evidence, population)
+        is_decided = ((evidence.count > 1) & is_sure) | (evidence.count >= population.num_rows)
+        if not self.is_designed:
+            rows = self.appetite(population)
+            ask = Ask(rows_to_add(rows, evidence, population))
+            return Judgement(memory, ask, is_decided, evidence.mean > memory.threshold)
+        designed = self._design(gap, evidence)
+        design = jnp.where(memory.is_census, designed, memory.design)
+        rows = jnp.minimum(self.batches[design], population.num_rows)
+        rows = jnp.where(memory.is_census, rows, rows_to_add(rows, evidence, population))
+        known = _Memory(memory.threshold, jnp.zeros_like(memory.is_census), design)
+        ask = Ask(rows, fresh=memory.is_census)
+        return Judgement(known, ask, ~memory.is_census & is_decided, evidence.mean > memory.threshold)
+
+    def _quantile(self, design: Array, count: Array) -> Array:
+        """The t beyond which a Student variable with n - 1 degrees of freedom falls with probability epsilon."""
+        return jnp.interp(1 / jnp.maximum(count - 1.0, 1.0), jnp.asarray(_NODES), self.quantiles[design])
+
+    def _design(self, gap: Array, census: Moments) -> Array:
+        """Look up the design for mu_std = (mu - mu0) sqrt(N - 1)/sigma, all of them over all rows."""
+        sigma = jnp.sqrt(census.squares / jnp.maximum(census.count, 1))
+        mu_std = gap * jnp.sqrt(census.count - 1.0) / jnp.maximum(sigma, 1e-30)
+        # Rounded down: the error falls with |mu_std|, so the design of a smaller one keeps its promise.
+        return (jnp.minimum(mu_std, austere_design.MAX_MU_STD) / austere_design.SPACING).astype(jnp.int32)
+
+
+def standard_error(moments: Moments, population: Population) -> Array:
+    """sd/sqrt(n), times sqrt(1 - (n-1)/(N-1)) where rows do not repeat."""
+    n = jnp.maximum(moments.count, 2).astype(moments.mean.dtype)
+    variance = moments.squares / (n - 1) / n
+    if not population.repeats:
+        left = population.num_rows - moments.count
+        variance = variance * (left / max(population.num_rows - 1, 1))
+    return jnp.sqrt(variance)

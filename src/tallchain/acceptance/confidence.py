@@ -1,0 +1,113 @@
+"""MHSubLhd, the confidence sampler (Bardenet, Doucet, Holmes 2014, "Towards scaling up Markov chain Monte Carlo")."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jax import random as jr
+
+from tallchain.acceptance.evidence import Extremes, Moments, batch_rows, check_batch, rows_to_add
+from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
+
+BOUNDS = ("bernstein", "bernstein-serfling")
+_KAPPA = 7 / 3 + 3 / math.sqrt(2)
+
+
+class _Memory(NamedTuple):
+    threshold: Array
+    """psi = log u - offset: accept iff the mean over all rows is above."""
+    range: Array
+    """R, an upper bound on the range of the numbers per row."""
+    look: Array
+    """j, 0 while a census finds out R."""
+
+
+@part
+class Confidence:
+    """Read rows, in batches that grow by a factor, until |mean - psi| > c_j; accept iff mean > psi.
+
+    Agrees with Metropolis' test on all rows, at the same u, with probability at least 1 - delta, whatever the rows:
+    c_j bounds the error of the mean of n rows with probability 1 - delta_j, delta_j = delta (p-1)/(p j^p). With R the
+    range of the rows (largest minus smallest) and sd their standard deviation (divisor n),
+
+        bernstein           c = sd sqrt(2 log(3/delta_j)/n) + 3 R log(3/delta_j)/n               (the 2014 paper)
+        bernstein-serfling  c = sd sqrt(2 rho log(5/delta_j)/n) + (7/3 + 3/sqrt 2) R log(5/delta_j)/n
+
+    rho = 1 - (n-1)/N for n <= N/2, else (1 - n/N)(1 + 1/n). R comes from the kernel's `bound`; without one from a scan
+    of all rows before every decision, which is counted apart (`num_scanned`).
+
+    Args:
+        delta: probability of deciding otherwise than all rows would.
+        p: how fast delta is spent over looks; above 1.
+        gamma: growth of the batch from look to look; above 1.
+        bound: "bernstein" or "bernstein-serfling".
+        batch: rows of the first look; None for the source's `batch_size`.
+    """
+
+    Evidence: ClassVar = Extremes
+
+    delta: float = static()
+    p: float = static()
+    gamma: float = static()
+    bound: str = static()
+    batch: int | None = static()
+
+    def __init__(
+        self,
+        delta: float = 0.01,
+        p: float = 2.0,
+        gamma: float = 1.5,
+        bound: str = "bernstein",
+        batch: int | None = None,
+    ) -> None:
+        if not is_positive(delta) or delta >= 1:
+            raise ValueError(f"`Confidence(delta=...)` must be a probability between 0 and 1; got {delta!r}.")
+        for name, value in (("p", p), ("gamma", gamma)):
+            if not is_positive(value) or value <= 1:
+                raise ValueError(f"`Confidence({name}=...)` must be above 1; got {value!r}.")
+        if bound not in BOUNDS:
+            raise ValueError(f"`Confidence(bound=...)` must be one of {', '.join(BOUNDS)}; got {bound!r}.")
+        check_batch("Confidence", batch)
+        set_fields(self, delta=float(delta), p=float(p), gamma=float(gamma), bound=bound, batch=batch)
+
+    def appetite(self, population: Population) -> int:
+        """m, the rows of the first look."""
+        return batch_rows(self.batch, population)
+
+    def draw(self, key: Array) -> Array:
+        """log u = -(a standard exponential)."""
+        return -jr.exponential(key)
+
+    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
+        """Ask for m rows, or for a census where nobody gave a bound."""
+        one = jnp.ones((), jnp.int32)
+        if bound is None:
+            memory = _Memory(noise - offset, jnp.zeros_like(offset), jnp.zeros_like(one))
+            return memory, Ask(population.num_rows, census=True, apart=True)
+        return _Memory(noise - offset, jnp.asarray(bound, offset.dtype), one), Ask(self.appetite(population))
+
+    def judge(self, memory: _Memory, evidence: Extremes, population: Population) -> Judgement:
+        """Decide if psi is outside the confidence interval or every row was read; else grow."""
+        is_census = memory.look == 0
+        moments = evidence.moments
+        gap = jnp.abs(evidence.mean - memory.threshold)
+        is_decided = (gap > self.half_width(moments, memory, population)) | (moments.count >= population.num_rows)
+        grown = jnp.ceil((self.gamma - 1) * moments.count).astype(jnp.int32)
+        rows = jnp.where(is_census, self.appetite(population), rows_to_add(grown, moments, population))
+        known = _Memory(memory.threshold, jnp.where(is_census, evidence.range, memory.range), memory.look + 1)
+        return Judgement(known, Ask(rows, fresh=is_census), ~is_census & is_decided, evidence.mean > memory.threshold)
+
+    def half_width(self, moments: Moments, memory: _Memory, population: Population) -> Array:
+        """c_j."""
+        n = jnp.maximum(moments.count, 1).astype(moments.mean.dtype)
+        sd = jnp.sqrt(moments.squares / n)
+        delta_j = self.delta * (self.p - 1) / (self.p * jnp.maximum(memory.look, 1).astype(n.dtype) ** self.p)
+        if self.bound == "bernstein":
+            log_term = jnp.log(3 / delta_j)
+            return sd * jnp.sqrt(2 * log_term / n) + 3 * memory.range * log_term / n
+        log_term = jnp.log(5 / delta_j)
+        left = (population.num_rows - moments.count) / population.num_rows
+        rho = jnp.where(2 * n <= population.num_rows, left + 1 / population.num_rows, left * (1 + 1 / n))
+        return sd * jnp.sqrt(2 * rho * log_term / n) + _KAPPA * memory.range * log_term / n

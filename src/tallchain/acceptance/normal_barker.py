@@ -1,0 +1,66 @@
+"""Barker's test with plain normal noise (Bardenet, Doucet, Holmes 2017, "On MCMC methods for tall data", 6.3)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jax import random as jr
+
+from tallchain.acceptance.evidence import (
+    Moments,
+    batch_rows,
+    check_batch,
+    has_read_all,
+    rows_to_add,
+    variance_of_mean,
+)
+from tallchain.types import Array, Ask, Judgement, Population, part, static
+
+SIGMA = 1.702
+"""Standard deviation of the normal variable nearest to a logistic one: their CDFs differ by at most 0.0095."""
+
+
+class _Memory(NamedTuple):
+    offset: Array
+    normal: Array
+
+
+@part
+class NormalBarker:
+    """Read rows until s2 < 1.702^2, then accept iff Delta* + Z sqrt(1.702^2 - s2) > 0.
+
+    Assumes that the mean of b rows is nearly normal, and that a normal variable is a logistic one: the acceptance
+    probability is off by up to 0.0095, and its log-odds without limit in the tails, however many rows are read.
+
+    Args:
+        batch: rows to add between judgements; None for the source's `batch_size`.
+    """
+
+    Evidence: ClassVar = Moments
+
+    batch: int | None = static()
+
+    def __init__(self, batch: int | None = None) -> None:
+        check_batch("NormalBarker", batch)
+        object.__setattr__(self, "batch", batch)
+
+    def appetite(self, population: Population) -> int:
+        """m, the rows between two judgements."""
+        return batch_rows(self.batch, population)
+
+    def draw(self, key: Array) -> Array:
+        """Z."""
+        return jr.normal(key)
+
+    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
+        """Ask for m rows."""
+        return _Memory(offset, noise), Ask(self.appetite(population))
+
+    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+        """Decide if s2 < 1.702^2; else ask for m more."""
+        s2 = variance_of_mean(evidence, population)
+        padding = memory.normal * jnp.sqrt(jnp.maximum(SIGMA**2 - s2, 0))
+        is_decided = (s2 < SIGMA**2) | has_read_all(evidence, population)
+        rows = rows_to_add(self.appetite(population), evidence, population)
+        return Judgement(memory, Ask(rows), is_decided, evidence.mean + memory.offset + padding > 0)
