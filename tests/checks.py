@@ -20,7 +20,7 @@ def draws(trace: Trace) -> np.ndarray:
     return np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], -1)
 
 
-def run(scenario: Scenario, acceptance, source, *, chains: int = 400, length: int = 120, proposal=None) -> Trace:
+def run(scenario: Scenario, acceptance, source, *, chains: int = 300, length: int = 100, proposal=None) -> Trace:
     """Run chains that start in the exact posterior: whatever they drift to is the sampler's doing."""
     kernel = MetropolisHastings(
         scenario.posterior,

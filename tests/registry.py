@@ -33,7 +33,7 @@ SOURCES = {
 }
 
 READS_ALL = ("metropolis", "barker", "confidence", "confidence serfling", "austere designed")
-FEW_ROWS = 3001  # for the tests that read all rows at every decision
+FEW_ROWS = 1001  # for the tests that read all rows at every decision
 
 # A shortcut that decides by sign, and a normal variable for a logistic one, are known to be wrong.
 UNSOUND = ("published code", "normal barker")

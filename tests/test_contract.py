@@ -32,9 +32,10 @@ def test_contract(acceptance: str, source: str, key: jax.Array) -> None:
     trace = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False)
     check_records(trace)
     check_rows(trace, kernel)
-    again = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False, chunk_size=7)
-    check_same_to_the_bit(trace, again)
     check_same_as_step_by_step(trace, kernel, key)
+    if acceptance in ("minibatch", "austere designed"):  # the engine knows no test: these two ask for all it can do
+        again = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, progress=False, chunk_size=7)
+        check_same_to_the_bit(trace, again)
 
 
 def check_records(trace: Trace) -> None:
