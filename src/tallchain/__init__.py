@@ -1,7 +1,7 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
 from tallchain import acceptance, models, proposals, sources
-from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
+from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.proposals import RandomWalk
@@ -13,10 +13,14 @@ from tallchain.trace import Trace
 __version__ = "0.1.0"
 
 __all__ = [
+    "Austere",
     "Barker",
+    "Confidence",
     "Metropolis",
     "MetropolisHastings",
     "MinibatchBarker",
+    "NormalBarker",
+    "Penalty",
     "Posterior",
     "RandomWalk",
     "SamplingError",
