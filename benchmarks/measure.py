@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+import tallchain
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -37,7 +39,7 @@ def save(name: str, configuration: dict[str, Any], results: Any) -> None:
     """Write results/NAME.json and print it."""
     record = {
         "configuration": configuration,
-        "versions": {package: version(package) for package in ("tallchain", "jax", "numpy", "scipy")},
+        "versions": {"tallchain": tallchain.__version__} | {name: version(name) for name in ("jax", "numpy", "scipy")},
         "backend": jax.default_backend(),
         "results": results,
     }

@@ -78,7 +78,17 @@ def speed() -> str:
     return (
         table(header, rows)
         + f"\n\nTime per turn relative to N = {sizes[0]['rows']:.0e}: {growth}. Resident memory beyond the data, "
-        f"compiler included: {memory} MiB."
+        f"compiler included: {memory} MiB.\n\n{device()}"
+    )
+
+
+def device() -> str:
+    record = load("device")
+    best = record["results"][-1]
+    return (
+        f"On an {record['configuration']['device']}, {best['chains']:,} chains: "
+        f"{best['million_looks_per_second']:,.0f} million looks of 50 rows, "
+        f"{best['million_decisions_per_second']:,.0f} million decisions a second."
     )
 
 
