@@ -9,15 +9,23 @@ import pytest
 from jax import random as jr
 
 from checks import agrees, ks_p_values, run, z_scores
-from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SETTINGS, SOUND, SOURCES
+from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SCANNING, SETTINGS, SOUND, SOURCES
 from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.evidence import Moments
 from tallchain.types import Array, Ask, Judgement, Population, Proposed, part, replace
 
+# `make test` runs every test and every source; the rest of the product, and settings of the same tests, are for
+# `make test-slow`.
+PRODUCT = [
+    pytest.param(name, source, marks=[pytest.mark.slow] if name in SCANNING and source != "row by row" else [])
+    for name in SOUND
+    for source in SOURCES
+] + [pytest.param(name, "row by row", marks=pytest.mark.slow) for name in SETTINGS]
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize(("acceptance", "source"), SOUND)
+@pytest.mark.parametrize(("acceptance", "source"), PRODUCT)
 def test_agrees_with_the_closed_form(acceptance: str, source: str, scenario: str) -> None:
     # Tests that read every row get few of them; windows are for data of many times their width.
     target = SCENARIOS[scenario](FEW_ROWS if acceptance in READS_ALL else NUM_ROWS)

@@ -87,13 +87,14 @@ def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
 
 def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False)
+    handler = signal.getsignal(signal.SIGINT)
     after_chunks(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGINT))
     part = sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
     assert part.is_interrupted
     assert 0 < part.num_draws < 200
     np.testing.assert_array_equal(part.position, whole.position[:, : part.num_draws])
     assert "INTERRUPTED" in str(part.summary())
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
