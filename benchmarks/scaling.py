@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.measure import interleaved, save
 
 SIZES = (10**4, 10**5, 10**6, 10**7)
-CHAINS, TURNS, REPETITIONS = 256, 400, 9
+CHAINS, TURNS, REPETITIONS = 256, 2000, 11
 
 
 def memory_beyond_data(num_rows: int) -> dict[str, float]:
