@@ -62,7 +62,7 @@ def sample(
         initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
             readings are possible and some array has two axes or more, it is one per chain).
         num_samples: draws to keep from each chain.
-        num_chains: chains; hundreds cost little more than one.
+        num_chains: chains, a look of each at a time; many of them make better use of the machine than one.
         num_warmup: draws to make first and throw away; their rows are counted in the trace.
         schedule: temperature and proposal scale as functions of the draw.
         progress: show a progress bar (needs `rich`).

@@ -53,8 +53,8 @@ def window_width(appetite: int, data: PyTree) -> int:
 def widest_window(data: PyTree) -> int:
     """Return the most rows one look may read.
 
-    A full-data decision in windows of 8192 rows is several times faster than in windows of 50; but every chain holds
-    its own window, so wide rows get fewer of them.
+    Wide windows spread the cost of a look over more rows; but every chain holds its own window, so rows of many columns
+    get narrower ones.
     """
     row_bytes = sum(_itemsize(leaf) * int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(data))
     return min(max(_WINDOW_BYTES // max(row_bytes, 1), _NARROWEST), _WIDEST)
