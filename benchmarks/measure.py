@@ -35,8 +35,13 @@ def median_ratio(above: list[float], below: list[float]) -> float:
     return float(np.median(np.asarray(above) / np.asarray(below)))
 
 
-def save(name: str, configuration: dict[str, Any], results: Any) -> None:
-    """Write results/NAME.json and print it."""
+def load(name: str) -> Any:
+    """Read results/NAME.json."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def save(name: str, configuration: dict[str, Any], results: Any, *, quiet: bool = False) -> None:
+    """Write results/NAME.json, and print it unless `quiet`."""
     record = {
         "configuration": configuration,
         "versions": {"tallchain": tallchain.__version__} | {name: version(name) for name in ("jax", "numpy", "scipy")},
@@ -46,4 +51,5 @@ def save(name: str, configuration: dict[str, Any], results: Any) -> None:
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(record, indent=2)
     (RESULTS / f"{name}.json").write_text(text + "\n")
-    print(text)
+    if not quiet:
+        print(text)

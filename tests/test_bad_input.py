@@ -155,13 +155,19 @@ def test_scale(call: Any, error: type[Exception], fragments: list[str]) -> None:
 @pytest.mark.parametrize("sigma", [0, -1.0, 1.61, 2, np.nan, np.inf])
 @pytest.mark.parametrize("kind", ["minimax", "ridge"])
 def test_sigma(sigma: Any, kind: str) -> None:
-    refuse(lambda: tc.MinibatchBarker(sigma, kind), ValueError, kind, "0 < sigma <= 1.6; got sigma = ", repr(sigma))
+    refuse(
+        lambda: tc.MinibatchBarker(sigma, kind, stopping="growth"),
+        ValueError,
+        kind,
+        "0 < sigma <= 1.6; got sigma = ",
+        repr(sigma),
+    )
 
 
 @table(
     {
         "for another sigma": (
-            lambda: tc.MinibatchBarker(1.1, correction.minimax(1.0)),
+            lambda: tc.MinibatchBarker(1.1, correction.minimax(1.0), stopping="growth"),
             ValueError,
             "`MinibatchBarker(sigma=1.1, correction=...)` received a correction made for sigma = 1.0.",
             "set sigma=1.0",
@@ -183,6 +189,34 @@ def test_sigma(sigma: Any, kind: str) -> None:
             lambda: tc.MinibatchBarker(shortcut=-1),
             ValueError,
             "`MinibatchBarker(shortcut=...)` must be positive or None; got -1",
+        ),
+        "another table with fresh rows": (
+            lambda: tc.MinibatchBarker(correction="ridge"),
+            ValueError,
+            "`MinibatchBarker(correction='ridge', stopping='fresh', skew=True)`",
+            'goes with stopping="growth" and skew=False',
+        ),
+        "stopping": (
+            lambda: tc.MinibatchBarker(stopping="early"),
+            ValueError,
+            "`MinibatchBarker(stopping=...)` must be one of fresh, pilot, stein, growth; got 'early'",
+        ),
+        "skew": (lambda: tc.MinibatchBarker(skew="some"), ValueError, "`MinibatchBarker(skew=...)`", "got 'some'"),
+        "skew with stein": (
+            lambda: tc.MinibatchBarker(stopping="stein", skew=True),
+            ValueError,
+            'stopping="stein", skew=...)`',
+        ),
+        "skew as printed": (lambda: tc.MinibatchBarker(skew="printed"), ValueError, "stopping='fresh', skew=\"printed"),
+        "shortcut with fresh rows": (
+            lambda: tc.MinibatchBarker(shortcut=5.0),
+            ValueError,
+            'goes with stopping="growth" only',
+        ),
+        "penalty's stopping": (
+            lambda: tc.Penalty(stopping="stein"),
+            ValueError,
+            "`Penalty(stopping=...)` must be one of fresh, pilot, growth; got 'stein'",
         ),
         "shortcut 0": (lambda: tc.MinibatchBarker(shortcut=0.0), ValueError, "shortcut=...)`", "got 0.0"),
         "shortcut nan": (lambda: tc.MinibatchBarker(shortcut=np.nan), ValueError, "shortcut=...)`", "got nan"),

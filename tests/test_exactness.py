@@ -39,7 +39,7 @@ def test_agrees_with_the_closed_form(acceptance: str, source: str, scenario: str
 def test_check_refuses_a_dropped_correction() -> None:
     target = SCENARIOS["normal mean"]()
     broken = MinibatchBarker()
-    broken = replace(broken, atoms=jnp.zeros_like(broken.atoms))
+    broken = replace(broken, tables=replace(broken.tables, atoms=jnp.zeros_like(broken.tables.atoms)))
     assert not agrees(run(target, broken, SOURCES["windows"]), target)
 
 

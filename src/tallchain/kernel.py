@@ -78,7 +78,7 @@ class MetropolisHastings:
         posterior: log prior, log likelihood of one row, temperature.
         source: where the rows come from.
         proposal: how to propose, e.g. `RandomWalk(scale)`.
-        acceptance: how to decide; the default is the minibatch test with sigma 1 and the minimax correction.
+        acceptance: how to decide; the default is `MinibatchBarker()`.
         bound: f(position, candidate), at least the range over rows (largest minus smallest) of
             log p(x_i | candidate) - log p(x_i | position), for the tests that need one.
     """

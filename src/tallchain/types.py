@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
 
 import jax
 import numpy as np
@@ -208,10 +208,18 @@ class ScaledProposal(Proposal, Protocol):
 
 
 class AcceptanceTest(Protocol):
-    """A rule that asks for rows until it can decide. It never sees a parameter, a model or a proposal."""
+    """A rule that asks for rows until it can decide. It never sees a parameter, a model or a proposal.
 
-    Evidence: ClassVar[Any]
-    """The `Evidence` record it wants its rows summarised in."""
+    Two methods are welcome where they make sense, and used by `tallchain.diagnostics.audit`:
+    `chance(memory, evidence, population)`, the probability to accept given the rows on which the decision falls, for
+    rules whose own noise has no part in how many rows they read; and `exact_chance(log_ratio)`, the probability to
+    accept of the test on all rows that the rule approximates.
+    """
+
+    @property
+    def Evidence(self) -> Any:  # noqa: N802 (a class)
+        """The `Evidence` record it wants its rows summarised in; a class attribute will do."""
+        ...
 
     def appetite(self, population: Population) -> int:
         """Rows it usually wants between two judgements; sets the width of the source's windows."""

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmarks.targets import exact_starts
+from jax import lax
 from jax import random as jr
 from scipy import integrate, stats
 from scipy.special import expit, hyp0f1
 
 from conftest import SEED
-from scenarios import Fixed, normal_mean
+from scenarios import SCENARIOS, Fixed, Scenario, normal_mean
 from tallchain import MetropolisHastings, Posterior, RandomWalk
 from tallchain.acceptance import Austere, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.acceptance.austere import standard_error
 from tallchain.acceptance.evidence import Extremes, Moments
 from tallchain.acceptance.penalty import penalty
+from tallchain.acceptance.tables import Reading
+from tallchain.kernel import State
+from tallchain.models import gaussian_mixture
 from tallchain.sources import Shuffled
 from tallchain.types import Population, part, replace, static
 
@@ -40,22 +46,22 @@ def judge(test: Any, seen: Any, noise: float = 0.0, offset: float = 0.0, bound=N
 
 
 def test_penalty_waits_for_its_variance() -> None:
-    assert not judge(Penalty(), moments(100, 0.0, 11.0), population=REPEATING).is_decided
-    assert judge(Penalty(), moments(100, 0.0, 9.0), population=REPEATING).is_decided
-    assert judge(Penalty(max_sd=1.5), moments(100, 0.0, 11.0), population=REPEATING).is_decided
+    assert not judge(Penalty(stopping="growth"), moments(100, 0.0, 11.0), population=REPEATING).is_decided
+    assert judge(Penalty(stopping="growth"), moments(100, 0.0, 9.0), population=REPEATING).is_decided
+    assert judge(Penalty(max_sd=1.5, stopping="growth"), moments(100, 0.0, 11.0), population=REPEATING).is_decided
 
 
 @pytest.mark.parametrize(("log_u", "is_accepted"), [(-0.91, True), (-0.89, False)])
 def test_penalty_subtracts_half_the_variance(log_u: float, is_accepted: bool) -> None:
     """s2 = 0.8 and Delta* = -0.5 - 0.4 + 0.4: Delta* - 0.8/2 - 0.0016 is about -0.9."""
     seen = moments(100, -0.9, np.sqrt(80))
-    assert bool(judge(Penalty(), seen, log_u, 0.4, population=REPEATING).is_accepted) is is_accepted
+    assert bool(judge(Penalty(stopping="growth"), seen, log_u, 0.4, population=REPEATING).is_accepted) is is_accepted
 
 
 def test_penalty_is_metropolis_when_all_rows_were_read() -> None:
     seen = moments(10_000, -0.5, 1e4)
-    assert judge(Penalty(), seen, -0.51).is_accepted
-    assert not judge(Penalty(), seen, -0.49).is_accepted
+    assert judge(Penalty(stopping="growth"), seen, -0.51).is_accepted
+    assert not judge(Penalty(stopping="growth"), seen, -0.49).is_accepted
 
 
 @pytest.mark.parametrize("b", [20, 50, 200])
@@ -106,8 +112,12 @@ def accept_normal_barker(estimate: np.ndarray, s2: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("sigma", [0.5, 0.9, 1.0, 1.2])
 @pytest.mark.parametrize("delta", [0.5, 2.0])
 def test_detailed_balance_under_normal_noise(sigma: float, delta: float) -> None:
-    test = MinibatchBarker(sigma=sigma)
-    minibatch = jax.jit(lambda estimate, s2: test.acceptance_probability(estimate, jnp.minimum(s2, 0.999 * sigma**2)))
+    tables = MinibatchBarker(sigma=sigma, stopping="growth").tables
+
+    def chance(pair: tuple[Any, Any]) -> jax.Array:
+        return tables.chance(Reading(pair[0], jnp.minimum(pair[1], 0.999 * sigma**2)))
+
+    minibatch = jax.jit(lambda *pairs: lax.map(chance, jax.tree.map(jnp.asarray, pairs), batch_size=20_000))
     for accept in (minibatch, accept_penalty):
         error, standard = log_odds_error(accept, delta, 0.7 * sigma**2, 1000)
         assert abs(error) < 3 * standard, (error, standard)
@@ -210,36 +220,58 @@ def test_confidence_scans_for_the_range_when_nobody_gave_a_bound() -> None:
 
 # ---- disagreement with the full-data decision at the same u ------------------------------------
 
-TARGET = normal_mean(5000)
+ROWS = 5000
+TARGET = normal_mean(ROWS)
+
+
+def mixture() -> Scenario:
+    """The paper's mixture, few rows of it, with starts from its quadrature."""
+    model = gaussian_mixture(ROWS)
+    grid = model.quadrature(101)
+    starts = lambda random, chains: exact_starts(grid, chains)  # noqa: E731
+    return Scenario(model.posterior, model.data, RandomWalk(0.15), grid.mean, grid.covariance, starts)
 
 
 @jax.jit
-def disagreements(kernel: MetropolisHastings, exact: MetropolisHastings, keys: jax.Array) -> jax.Array:
+def disagreements(kernel: MetropolisHastings, exact: MetropolisHastings, keys: jax.Array, starts: Any) -> jax.Array:
     """Both tests take log u from the same key, so they differ only where the rows read misled one of them."""
-    state = kernel.init(jnp.float32(0.6))
-    return jax.vmap(lambda key: kernel.step(key, state)[1].is_accepted != exact.step(key, state)[1].is_accepted)(keys)
+
+    def is_different(key: jax.Array, position: Any) -> jax.Array:
+        (_, ours), (_, truth) = (each.step(key, State(position)) for each in (kernel, exact))
+        return ours.is_accepted != truth.is_accepted
+
+    return jax.vmap(is_different)(keys, starts)
 
 
-def share_of_disagreements(test: Any, bound: Any = None, count: int = 5_000) -> tuple[float, float]:
-    """The share over random candidates, and the 99 per cent limit above the designed error that it may reach."""
-    source = Shuffled(TARGET.data, 50, windows=False)
-    kernel = MetropolisHastings(TARGET.posterior, source, proposal=RandomWalk(0.3), acceptance=test, bound=bound)
-    exact = replace(kernel, acceptance=Metropolis(), width=2500, bound=None)
-    return float(disagreements(kernel, exact, jr.split(jr.key(SEED), count)).mean()), 2.33 / np.sqrt(count)
+def share_of_disagreements(test: Any, target: Scenario = TARGET, count: int = 5_000) -> tuple[float, float]:
+    """The share over states of the posterior, and the 99 per cent limit above the designed error it may reach."""
+    source = Shuffled(target.data, 50, windows=False)
+    kernel = MetropolisHastings(target.posterior, source, proposal=target.proposal, acceptance=test)
+    exact = replace(kernel, acceptance=Metropolis(), width=2500)
+    starts = jax.tree.map(jnp.asarray, target.starts(np.random.default_rng(SEED), count))
+    return float(disagreements(kernel, exact, jr.split(jr.key(SEED), count), starts).mean()), 2.33 / np.sqrt(count)
 
 
-@pytest.mark.parametrize(
-    ("test", "error"),
-    [
-        (Austere.conservative(5000, 0.1), 0.1),
-        (Austere.nonconservative(5000, 0.05), 0.05),
-        (Confidence(delta=0.01), 0.01),
-        (Confidence(delta=0.05, bound="bernstein-serfling"), 0.05),
-    ],
-    ids=["austere conservative", "austere nonconservative", "confidence", "confidence serfling"],
-)
-def test_disagrees_no_more_than_designed(test: Any, error: float) -> None:
-    share, limit = share_of_disagreements(test)
+DESIGNED = {
+    "austere conservative": (Austere.conservative(ROWS, 0.1), 0.1),
+    "austere nonconservative": (Austere.nonconservative(ROWS, 0.05), 0.05),
+    "confidence": (Confidence(delta=0.01), 0.01),
+    "confidence serfling": (Confidence(delta=0.05, bound="bernstein-serfling"), 0.05),
+}
+TARGETS = {name: partial(make, ROWS) for name, make in SCENARIOS.items()} | {"mixture": mixture}
+# The settings in `make test` on one target and the mixture, all of them on all targets in `make test-slow`.
+QUICK = {("mixture", "austere conservative"), ("mixture", "confidence")}
+PROMISES = [
+    pytest.param(name, target, marks=[] if target == "normal mean" or (target, name) in QUICK else pytest.mark.slow)
+    for name in DESIGNED
+    for target in TARGETS
+]
+
+
+@pytest.mark.parametrize(("name", "target"), PROMISES)
+def test_disagrees_no_more_than_designed(name: str, target: str) -> None:
+    test, error = DESIGNED[name]
+    share, limit = share_of_disagreements(test, TARGETS[target]())
     assert share <= error + limit * np.sqrt(error * (1 - error))
 
 
@@ -256,7 +288,14 @@ def test_disagreement_check_refuses_a_range_that_is_too_small() -> None:
 
     keys = jr.split(jr.key(SEED), 5_000)
     right, wrong = (
-        float(disagreements(kernel_of(Confidence(delta=0.01), largest), kernel_of(Metropolis(), 0.0), keys).mean())
+        float(
+            disagreements(
+                kernel_of(Confidence(delta=0.01), largest),
+                kernel_of(Metropolis(), 0.0),
+                keys,
+                jnp.full(len(keys), 0.6, jnp.float32),
+            ).mean()
+        )
         for largest in (200.0, 0.2)
     )
     limit = 0.01 + 2.33 * np.sqrt(0.01 / len(keys))

@@ -118,6 +118,10 @@ class Austere:
         ask = Ask(rows, fresh=memory.is_census)
         return Judgement(known, ask, ~memory.is_census & is_decided, evidence.mean > memory.threshold)
 
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) of the test on all rows: Metropolis'."""
+        return jnp.exp(jnp.minimum(log_ratio, 0))
+
     def _quantile(self, design: Array, count: Array) -> Array:
         """The t beyond which a Student variable with n - 1 degrees of freedom falls with probability epsilon."""
         return jnp.interp(1 / jnp.maximum(count - 1.0, 1.0), jnp.asarray(_NODES), self.quantiles[design])

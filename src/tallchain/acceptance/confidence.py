@@ -99,6 +99,10 @@ class Confidence:
         known = _Memory(memory.threshold, jnp.where(is_census, evidence.range, memory.range), memory.look + 1)
         return Judgement(known, Ask(rows, fresh=is_census), ~is_census & is_decided, evidence.mean > memory.threshold)
 
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) of the test on all rows: Metropolis'."""
+        return jnp.exp(jnp.minimum(log_ratio, 0))
+
     def half_width(self, moments: Moments, memory: _Memory, population: Population) -> Array:
         """c_j."""
         n = jnp.maximum(moments.count, 1).astype(moments.mean.dtype)

@@ -46,6 +46,43 @@ class Moments(NamedTuple):
         )
 
 
+class SkewMoments(NamedTuple):
+    """Moments, and the sum of cubed deviations."""
+
+    count: Array
+    mean: Array
+    squares: Array
+    cubes: Array
+
+    @classmethod
+    def empty(cls) -> SkewMoments:
+        """Return the moments of no rows."""
+        moments = Moments.empty()
+        return cls(*moments, moments.mean)
+
+    @classmethod
+    def of(cls, values: Array, is_valid: Array) -> SkewMoments:
+        """Return the moments of one window, in two passes."""
+        moments = Moments.of(values, is_valid)
+        return cls(*moments, jnp.sum(jnp.where(is_valid, values - moments.mean, 0) ** 3))
+
+    def merge(self, other: SkewMoments) -> SkewMoments:
+        """Return the moments of both samples together."""
+        moments = Moments(*self[:3]).merge(Moments(*other[:3]))
+        n = jnp.maximum(moments.count, 1)
+        mine, its = self.count / n, other.count / n
+        shift = other.mean - self.mean
+        cubes = self.cubes + other.cubes + 3 * shift * (mine * other.squares - its * self.squares)
+        return SkewMoments(*moments, cubes + shift**3 * mine * its * (self.count - other.count))
+
+    @property
+    def skewness(self) -> Array:
+        """gamma, the sample skewness with its usual small-sample factor sqrt(n(n-1))/(n-2)."""
+        n = jnp.maximum(self.count, 3).astype(self.mean.dtype)
+        spread = jnp.maximum(self.squares / n, jnp.finfo(self.mean.dtype).tiny) ** 1.5
+        return jnp.sqrt(n * (n - 1)) / (n - 2) * (self.cubes / n / spread)
+
+
 class Extremes(NamedTuple):
     """Moments, and the largest and smallest number seen."""
 
@@ -81,7 +118,12 @@ class Extremes(NamedTuple):
         return Extremes(self.moments.merge(other.moments), low, high)
 
 
-def variance_of_mean(moments: Moments, population: Population) -> Array:
+def row_variance(moments: Moments | SkewMoments) -> Array:
+    """Sample variance of the rows."""
+    return moments.squares / jnp.maximum(moments.count - 1.0, 1.0)
+
+
+def variance_of_mean(moments: Moments | SkewMoments, population: Population) -> Array:
     """s2 = sample variance / b, times (1 - b/N) where rows do not repeat; infinite while b < 2."""
     b = moments.count.astype(moments.mean.dtype)
     s2 = moments.squares / jnp.maximum(b - 1, 1) / jnp.maximum(b, 1)
@@ -91,7 +133,7 @@ def variance_of_mean(moments: Moments, population: Population) -> Array:
     return jnp.where(moments.count > 1, s2, jnp.inf)
 
 
-def has_read_all(moments: Moments, population: Population) -> Array | bool:
+def has_read_all(moments: Moments | SkewMoments, population: Population) -> Array | bool:
     """Whether the mean is exact: every row was read."""
     return False if population.repeats else moments.count >= population.num_rows
 
@@ -113,6 +155,6 @@ def batch_rows(batch: int | None, population: Population) -> int:
     return min(batch or population.batch_size, population.num_rows)
 
 
-def rows_to_add(rows: Array | int, moments: Moments, population: Population) -> Array | int:
+def rows_to_add(rows: Array | int, moments: Moments | SkewMoments, population: Population) -> Array | int:
     """As many rows as wanted, or as are left."""
     return rows if population.repeats else jnp.minimum(rows, population.num_rows - moments.count)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax import random as jr
 
 from tallchain.acceptance.evidence import Moments
@@ -35,6 +37,14 @@ class _FullData:
         """Accept iff Delta + X > 0."""
         return Judgement(memory, Ask(0), True, evidence.mean + memory.offset + memory.noise > 0)
 
+    def chance(self, memory: _Memory, evidence: Moments, population: Population) -> Array:
+        """P(accept) given the rows: there is nothing else to it."""
+        return self.exact_chance(evidence.mean + memory.offset)
+
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) at a log ratio."""
+        raise NotImplementedError
+
 
 @part
 class Metropolis(_FullData):
@@ -47,6 +57,10 @@ class Metropolis(_FullData):
         """X = -log u."""
         return jr.exponential(key)
 
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) = min(1, exp(Delta))."""
+        return jnp.exp(jnp.minimum(log_ratio, 0))
+
 
 @part
 class Barker(_FullData):
@@ -58,3 +72,7 @@ class Barker(_FullData):
     def draw(self, key: Array) -> Array:
         """X_log."""
         return jr.logistic(key)
+
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) = 1/(1 + exp(-Delta))."""
+        return jax.nn.sigmoid(log_ratio)

@@ -5,62 +5,83 @@ Seita, Pan, Chen, Canny: "An Efficient Minibatch Acceptance Test for Metropolis-
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import random as jr
-from jax.scipy.special import ndtr
 
 from tallchain.acceptance import correction as corrections
 from tallchain.acceptance.correction import Correction
-from tallchain.acceptance.evidence import Moments, batch_rows, check_batch, has_read_all, rows_to_add, variance_of_mean
+from tallchain.acceptance.evidence import (
+    Moments,
+    SkewMoments,
+    batch_rows,
+    check_batch,
+    row_variance,
+    rows_to_add,
+    variance_of_mean,
+)
+from tallchain.acceptance.stopping import (
+    SMALL_SKEW,
+    Pilot,
+    ask_fresh,
+    is_exact,
+    pilot_rows,
+    rows_for,
+    rows_for_skew,
+    third_cumulant,
+)
+from tallchain.acceptance.tables import LADDER, NU, Noise, Reading, Tables, logistic
 from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
 
-
-class _Noise(NamedTuple):
-    normal: Array
-    """Z: the padding is X_nc = Z sqrt(sigma^2 - s2)."""
-    correction: Array
-    """X_corr."""
-    logistic: Array
-    """X_log, for the decision that has read every row. Made from the same uniform as X_corr: no decision uses both."""
+STOPPING = ("fresh", "pilot", "stein", "growth")
+_FAR_OFF = 2.0
+_MARGIN = 1.1  # rows are added a little beyond what the last look says is needed, so that one addition is enough
 
 
 class _Memory(NamedTuple):
     offset: Array
-    noise: _Noise
+    noise: Noise
+    pilot: Pilot
 
 
 @part
 class MinibatchBarker:
-    """Read rows until s2 < sigma^2, then accept iff Delta* + X_nc + X_corr > 0.
+    """Read rows until the variance s2 of Delta* is about sigma^2, then accept iff Delta* + X_nc + X_corr > 0.
 
-    Delta* is the log ratio estimated from the b rows read and s2 its estimated variance. X_nc ~ N(0, sigma^2 - s2)
-    pads the noise of Delta* to the variance sigma^2; X_corr is the correction variable for which
-    N(0, sigma^2) + X_corr is logistic. When every row has been read Delta is exact and Barker's own test decides.
-    Assumes that the mean of b rows is nearly normal. Growing the batch until s2 is small feeds the skewness of the rows
-    back into the decision: with few rows between judgements this shifts the chain (README, "How right are the draws").
+    Delta* is the log ratio estimated from the b rows read and s2 its estimated variance. X_nc pads the noise of Delta*
+    with normal noise to a variance for which there is a correction variable X_corr, such that noise + X_corr is
+    logistic. When every row has been read Delta is exact and Barker's own test decides. Assumes that the mean of b rows
+    is nearly normal; `skew` takes its skewness into account as well.
+
+    How many rows (`stopping`):
+
+    - "fresh": a pilot of m rows only says how many fresh rows are needed; these give Delta* and s2.
+    - "pilot": a pilot gives the variance, fresh rows give Delta* only; the correction is Student's instead of normal.
+    - "stein": Stein's two stages: a pilot, fresh rows, and a weighted mean of both whose noise is exactly Student's if
+      the rows are normal. For comparison: with skewed rows it is shifted as "growth" is.
+    - "growth": the paper's. Add m rows at a time while s2 >= sigma^2. This feeds the skewness of the rows back into the
+      decision: Delta* is shifted by about -gamma sqrt(s2/b), gamma the skewness of the rows.
 
     Args:
-        sigma: standard deviation of the noise the test absorbs, in (0, 1.6]. The rows read go as 1/sigma^2.
-        correction: "minimax" (ours: least worst error in log-odds), "ridge" (the paper's table, n=4000, lambda=10), or
-            a `Correction` made for this sigma.
-        batch: rows to add between judgements, m in the paper; None for the source's `batch_size`.
-        shortcut: decide by the sign of Delta* as soon as |Delta*| > shortcut * sqrt(s2); None (as in the paper): never.
+        sigma: standard deviation of the noise the test absorbs. The rows read go as 1/sigma^2.
+        correction: "minimax" (ours: least worst error in log-odds); for stopping "growth" without `skew` also "ridge"
+            (the paper's table, n=4000, lambda=10) or a `Correction` made for this sigma.
+        batch: m, the rows of the pilot, or to add between judgements; None for the source's `batch_size`.
+        shortcut: for stopping "growth": decide by the sign of Delta* as soon as |Delta*| > shortcut * sqrt(s2); None
+            (as in the paper): never.
+        stopping: how many rows to read; see above.
+        skew: True corrects for the third cumulant of the noise (as estimated from the rows), which leaves an error of
+            order 1/b where there was one of order 1/sqrt(b). None: True for "fresh" and "pilot". "printed" does what
+            the paper's appendix A.5 says, for study.
     """
-
-    Evidence: ClassVar = Moments
 
     sigma: float = static()
     batch: int | None = static()
     shortcut: float | None = static()
-    atoms: Array
-    """The values of X_corr."""
-    weights: Array
-    """Their probabilities."""
-    thresholds: Array
-    """Their cumulative probabilities in units of 2^-32."""
+    stopping: str = static()
+    skew: bool | str = static()
+    tables: Tables
 
     def __init__(
         self,
@@ -68,27 +89,26 @@ class MinibatchBarker:
         correction: str | Correction = "minimax",
         batch: int | None = None,
         shortcut: float | None = None,
+        stopping: str = "fresh",
+        skew: bool | str | None = None,
     ) -> None:
+        skew = stopping in {"fresh", "pilot"} if skew is None else skew
         check_batch("MinibatchBarker", batch)
-        if shortcut is not None and not is_positive(shortcut):
-            raise ValueError(f"`MinibatchBarker(shortcut=...)` must be positive or None; got {shortcut!r}.")
-        table = _correction_for(sigma, correction)
-        # float32 uniforms stop at 2^-23 and would cut the tail of X_corr at 16: compare 32-bit integers instead.
-        thresholds = np.minimum(np.round(np.cumsum(table.weights) * 2.0**32), 2.0**32 - 1)
+        _check_stopping(stopping, skew, shortcut)
         set_fields(
             self,
-            sigma=float(sigma),
+            sigma=float(sigma) if is_positive(sigma) else sigma,
             batch=None if batch is None else int(batch),
             shortcut=None if shortcut is None else float(shortcut),
-            atoms=jnp.asarray(table.atoms, jnp.result_type(float)),
-            weights=jnp.asarray(table.weights, jnp.result_type(float)),
-            thresholds=jnp.asarray(thresholds.astype(np.uint32)),
+            stopping=stopping,
+            skew=skew,
+            tables=_tables(sigma, correction, stopping, skew),
         )
 
     @classmethod
     def paper(cls, batch: int | None = None) -> MinibatchBarker:
-        """As printed: sigma 1 and the ridge table with n = 4000, lambda = 10."""
-        return cls(sigma=1.0, correction="ridge", batch=batch)
+        """As printed: sigma 1, the ridge table with n = 4000, lambda = 10, and a batch that grows."""
+        return cls(sigma=1.0, correction="ridge", batch=batch, stopping="growth", skew=False)
 
     @classmethod
     def as_published_code(cls, batch: int | None = None) -> MinibatchBarker:
@@ -96,65 +116,183 @@ class MinibatchBarker:
 
         That experiment also left the prior out of the test: give the posterior a flat log prior to repeat it.
         """
-        return cls(sigma=0.9, correction=corrections.ridge(0.9, 2000, 10.0), batch=batch, shortcut=5.0)
+        table = corrections.ridge(0.9, 2000, 10.0)
+        return cls(sigma=0.9, correction=table, batch=batch, shortcut=5.0, stopping="growth", skew=False)
+
+    @property
+    def Evidence(self) -> Any:  # noqa: N802 (a class, as the protocol has it)
+        """Third moments where they matter."""
+        return SkewMoments if self.skew else Moments
 
     def appetite(self, population: Population) -> int:
-        """m, the rows between two judgements."""
-        return batch_rows(self.batch, population)
+        """m, the rows of the pilot or between two judgements."""
+        batch = batch_rows(self.batch, population)
+        return batch if self.stopping == "growth" else pilot_rows(batch, population)
 
-    def draw(self, key: Array) -> _Noise:
-        """Z, X_corr and X_log, once for the whole decision."""
-        normal, uniform = jr.split(key)
-        bits = jr.bits(uniform, (), jnp.uint32)
-        index = jnp.searchsorted(self.thresholds, bits, side="right", method="scan_unrolled")
-        correction = self.atoms[jnp.minimum(index, len(self.atoms) - 1)]
-        # The nearer tail is measured in whole numbers, from 1/2 up: in float32, 1 - u would round to 0.
-        is_low = bits < jnp.uint32(2**31)
-        tail = jnp.where(is_low, bits, ~bits).astype(correction.dtype) + 0.5
-        logistic = jnp.log(tail / (2.0**32 - tail))
-        return _Noise(jr.normal(normal), correction, jnp.where(is_low, logistic, -logistic))
+    def draw(self, key: Array) -> Noise:
+        """All the randomness of the decision, once."""
+        return self.tables.draw(key)
 
-    def open(self, noise: _Noise, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
+    def open(self, noise: Noise, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
         """Ask for m rows."""
-        return _Memory(offset, noise), Ask(self.appetite(population))
+        return _Memory(offset, noise, Pilot.to_come(offset.dtype)), Ask(self.appetite(population))
 
-    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
-        """Decide if s2 < sigma^2 or every row was read; else ask for m more."""
-        s2 = variance_of_mean(evidence, population)
-        estimate = evidence.mean + memory.offset
-        is_exact = has_read_all(evidence, population)
-        padding = memory.noise.normal * jnp.sqrt(jnp.maximum(self.sigma**2 - s2, 0))
-        noise = jnp.where(is_exact, memory.noise.logistic, padding + memory.noise.correction)
-        is_decided = is_exact | (s2 < self.sigma**2)
+    def judge(self, memory: _Memory, evidence: Any, population: Population) -> Judgement:
+        """Decide if the rows are enough or all there are; else ask for more."""
+        reading = self.read(memory, evidence, population)
+        exact = is_exact(evidence, population)
+        noise = jnp.where(exact, logistic(memory.noise.bits), self.tables.total(memory.noise, reading))
+        is_decided = exact | self._is_enough(memory.pilot, reading)
+        if self.stopping == "growth":
+            pilot, ask = memory.pilot, Ask(rows_to_add(self.appetite(population), evidence, population))
+        else:
+            is_over = memory.pilot.is_over
+            first = Pilot.of(evidence)
+            pilot = jax.tree.map(lambda old, new: jnp.where(is_over, old, new), memory.pilot, first)
+            wanted = ask_fresh(self._fresh_rows(first, population), first, population)
+            more = rows_to_add(self._missing_rows(reading, evidence), evidence, population)
+            ask = Ask(jnp.where(is_over, more, wanted.rows), fresh=~is_over & wanted.fresh)
         if self.shortcut is not None:
-            is_clear = ~jnp.asarray(is_exact) & (jnp.abs(estimate) > self.shortcut * jnp.sqrt(s2))
+            is_clear = ~exact & (jnp.abs(reading.estimate) > self.shortcut * jnp.sqrt(reading.s2))
             noise = jnp.where(is_clear, 0, noise)
             is_decided |= is_clear
-        rows = rows_to_add(self.appetite(population), evidence, population)
-        return Judgement(memory, Ask(rows), is_decided, estimate + noise > 0)
+        return Judgement(_Memory(memory.offset, memory.noise, pilot), ask, is_decided, reading.estimate + noise > 0)
 
-    def acceptance_probability(self, estimate: Array, s2: Array) -> Array:
-        """P(accept | Delta*, s2) = sum_j p_j Phi((Delta* + y_j)/w), w = sqrt(sigma^2 - s2), over the atoms y_j.
+    def chance(self, memory: _Memory, evidence: Any, population: Population) -> Array:
+        """P(accept) given the rows on which the decision falls, the test's own randomness integrated out."""
+        reading = self.read(memory, evidence, population)
+        chance = jnp.where(
+            is_exact(evidence, population), jax.nn.sigmoid(reading.estimate), self.tables.chance(reading)
+        )
+        if self.shortcut is None:
+            return chance
+        is_clear = jnp.abs(reading.estimate) > self.shortcut * jnp.sqrt(reading.s2)
+        return jnp.where(is_clear & ~is_exact(evidence, population), reading.estimate > 0, chance)
 
-        For s2 < sigma^2 and no shortcut: the chance that `judge` accepts, its noise integrated out.
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) of the test on all rows: Barker's."""
+        return jax.nn.sigmoid(log_ratio)
+
+    def read(self, memory: _Memory, evidence: Any, population: Population) -> Reading:
+        """Say what the rows read say of Delta* and its noise."""
+        estimate = evidence.mean + memory.offset
+        pilot, b = memory.pilot, evidence.count
+        if self.stopping == "pilot":
+            left = 1.0 if population.repeats else (population.num_rows - b) / population.num_rows
+            s2 = pilot.variance / jnp.maximum(b, 1) * left
+            skew = third_cumulant(pilot.skewness, pilot.variance, b, population, of_same_rows=False)
+            # Only the share s2 of the noise has an estimated scale; its fourth cumulant goes as the square.
+            return Reading(estimate, s2, skew, (s2 / self.sigma**2) ** 2 / jnp.maximum(pilot.count - 1, 1))
+        if self.stopping == "stein":
+            return self._read_stein(memory, evidence, population)
+        s2 = variance_of_mean(evidence, population)
+        if not self.skew:
+            return Reading(estimate, s2)
+        if self.skew == "printed":
+            return Reading(estimate, s2, evidence.skewness / (6 * jnp.sqrt(jnp.maximum(b, 1.0))))
+        variance = row_variance(evidence)
+        return Reading(estimate, s2, third_cumulant(evidence.skewness, variance, b, population, of_same_rows=True))
+
+    def _read_stein(self, memory: _Memory, evidence: Moments, population: Population) -> Reading:
+        """Stein's weighted mean: w M1 + (1-w) M2, with S0^2 (w^2/n0 + (1-w)^2/n1) = sigma^2 =: z.
+
+        w = n0/n - sqrt((n0 n1/n)(z/S0^2 - 1/n)). Stein, "A two-sample test for a linear hypothesis whose power is
+        independent of the variance" (1945). A pilot that is enough by itself is padded as usual.
         """
-        w = jnp.sqrt(self.sigma**2 - s2)
-        return jnp.sum(self.weights * ndtr((jnp.asarray(estimate)[..., None] + self.atoms) / w[..., None]), -1)
+        pilot = memory.pilot
+        n0, n1 = pilot.count.astype(evidence.mean.dtype), jnp.maximum(evidence.count, 1)
+        n, z = n0 + n1, self.sigma**2
+        missing = z / jnp.maximum(pilot.variance, 1e-30) - 1 / n
+        w = n0 / n - jnp.sqrt(jnp.maximum(n0 * n1 / n * missing, 0))
+        weighted = w * pilot.mean + (1 - w) * evidence.mean
+        s2 = jnp.where(pilot.is_over, z, variance_of_mean(evidence, population))
+        mean = jnp.where(pilot.is_over & ~is_exact(evidence, population), weighted, evidence.mean)
+        return Reading(mean + memory.offset, s2, 0.0, jnp.where(pilot.is_over, 1 / jnp.maximum(n0 - 1, 1), 0.0))
+
+    def _is_enough(self, pilot: Pilot, reading: Reading) -> Array:
+        """Whether the rows read are enough to decide on."""
+        match self.stopping:
+            case "growth":
+                return (reading.s2 < self.sigma**2) & (jnp.abs(reading.skew) <= self.tables.most_skew)
+            case "fresh":
+                # Fresh rows whose s2 is a little large decide all the same, with no padding: to add rows there would
+                # select by s2 again, and bring the shift back. Only a pilot that was far off makes it worth it.
+                return pilot.is_over & (reading.s2 < _FAR_OFF * self.tables.most_s2)
+            case "stein":
+                return pilot.is_over | (reading.s2 < self.sigma**2)
+            case _:
+                return pilot.is_over
+
+    def _fresh_rows(self, pilot: Pilot, population: Population) -> Array:
+        """n1, by the pilot."""
+        if self.stopping == "stein":  # at least half the pilot again, else most of the weight could fall on one row
+            rows = rows_for(pilot.variance, self.sigma**2, population) + 1
+            return jnp.maximum(rows - pilot.count, (pilot.count + 1) // 2)
+        rows = rows_for(pilot.variance, self.sigma**2, population)
+        if not self.skew:
+            return rows
+        # The skewness of a few rows is estimated too poorly to correct for much of it: where it matters, read more.
+        is_same = self.stopping == "fresh"
+        return jnp.maximum(rows, rows_for_skew(pilot, SMALL_SKEW, of_same_rows=is_same))
+
+    def _missing_rows(self, reading: Reading, evidence: Any) -> Array:
+        """Rows to add to fresh ones that turned out far too few: s2 goes as 1/b."""
+        factor = reading.s2 / self.sigma**2
+        grown = jnp.clip(_MARGIN * factor - 1, 0.1, 4.0) * evidence.count
+        return jnp.ceil(grown).astype(jnp.int32)
 
 
-def _correction_for(sigma: float, correction: str | Correction) -> Correction:
-    if isinstance(correction, Correction):
-        if correction.sigma != sigma:
-            raise ValueError(
-                f"`MinibatchBarker(sigma={sigma!r}, correction=...)` received a correction made for sigma = "
-                f"{correction.sigma}. Make one for {sigma!r}, or set sigma={correction.sigma}."
-            )
-        return correction
+def _tables(sigma: Any, correction: Any, stopping: str, skew: bool | str) -> Tables:
+    if not (isinstance(correction, Correction) or correction in ("minimax", "ridge")):
+        raise ValueError(
+            '`MinibatchBarker(correction=...)` must be "minimax", "ridge" or a Correction '
+            f"(see `tallchain.acceptance.correction`); got {correction!r}."
+        )
+    if stopping == "growth" and not skew:
+        return Tables.single(_correction_for(sigma, correction))
+    if correction != "minimax":
+        raise ValueError(
+            f"`MinibatchBarker(correction={correction!r}, stopping={stopping!r}, skew={skew!r})`: another correction "
+            'than "minimax" goes with stopping="growth" and skew=False, the rule of the paper.'
+        )
+    sigma = corrections.check_sigma(f"MinibatchBarker(sigma={sigma!r})", sigma)
+    if stopping == "growth":
+        return Tables.of_laws([sigma], skew=skew)
+    if stopping == "fresh":
+        return Tables.of_laws(LADDER, skew=skew)
+    return Tables.of_laws([sigma], nus=NU, skew=skew)
+
+
+def _correction_for(sigma: Any, correction: str | Correction) -> Correction:
     if correction == "minimax":
         return corrections.minimax(sigma)
-    if correction == "ridge":
+    if not isinstance(correction, Correction):
         return corrections.ridge(sigma)
-    raise ValueError(
-        '`MinibatchBarker(correction=...)` must be "minimax", "ridge" or a Correction '
-        f"(see `tallchain.acceptance.correction`); got {correction!r}."
-    )
+    if correction.sigma != sigma:
+        raise ValueError(
+            f"`MinibatchBarker(sigma={sigma!r}, correction=...)` received a correction made for sigma = "
+            f"{correction.sigma}. Make one for {sigma!r}, or set sigma={correction.sigma}."
+        )
+    return correction
+
+
+def _check_stopping(stopping: Any, skew: Any, shortcut: Any) -> None:
+    if stopping not in STOPPING:
+        raise ValueError(f"`MinibatchBarker(stopping=...)` must be one of {', '.join(STOPPING)}; got {stopping!r}.")
+    if not (isinstance(skew, bool) or skew == "printed"):
+        raise ValueError(f'`MinibatchBarker(skew=...)` must be True, False or "printed"; got {skew!r}.')
+    if skew and stopping == "stein":
+        raise ValueError('`MinibatchBarker(stopping="stein", skew=...)`: Stein\'s scheme has no skew correction.')
+    if skew == "printed" and stopping != "growth":
+        raise ValueError(
+            f'`MinibatchBarker(stopping={stopping!r}, skew="printed")`: the printed correction goes with the printed '
+            'stopping rule, "growth".'
+        )
+    if shortcut is None:
+        return
+    if not is_positive(shortcut):
+        raise ValueError(f"`MinibatchBarker(shortcut=...)` must be positive or None; got {shortcut!r}.")
+    if stopping != "growth":
+        raise ValueError(
+            f'`MinibatchBarker(shortcut={shortcut!r})` goes with stopping="growth" only; got {stopping!r}.'
+        )

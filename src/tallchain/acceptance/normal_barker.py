@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import random as jr
+from jax.scipy.special import ndtr
 
 from tallchain.acceptance.evidence import (
     Moments,
@@ -64,3 +66,12 @@ class NormalBarker:
         is_decided = (s2 < SIGMA**2) | has_read_all(evidence, population)
         rows = rows_to_add(self.appetite(population), evidence, population)
         return Judgement(memory, Ask(rows), is_decided, evidence.mean + memory.offset + padding > 0)
+
+    def chance(self, memory: _Memory, evidence: Moments, population: Population) -> Array:
+        """P(accept) given the rows on which the decision falls, Z integrated out."""
+        padding = jnp.sqrt(jnp.maximum(SIGMA**2 - variance_of_mean(evidence, population), 1e-12))
+        return ndtr((evidence.mean + memory.offset) / padding)
+
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) of the test on all rows that it stands for: Barker's."""
+        return jax.nn.sigmoid(log_ratio)
