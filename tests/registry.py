@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
+from tallchain.acceptance import (
+    Austere,
+    Barker,
+    Combined,
+    Confidence,
+    Metropolis,
+    MinibatchBarker,
+    NormalBarker,
+    Penalty,
+)
 from tallchain.sources import Shuffled, WithReplacement
 
 ACCEPTANCE = {
@@ -13,6 +22,7 @@ ACCEPTANCE = {
     "minibatch": MinibatchBarker,
     "published code": MinibatchBarker.as_published_code,
     "penalty": Penalty,
+    "combined": Combined,
     "normal barker": NormalBarker,
     "confidence": Confidence,
     "austere": partial(Austere, 0.005),
@@ -21,7 +31,12 @@ ACCEPTANCE = {
 
 # Settings of a test above, with nothing of their own for the engine to trip over.
 SETTINGS = {
+    "minibatch growth": partial(MinibatchBarker, stopping="growth"),
+    "minibatch pilot": partial(MinibatchBarker, stopping="pilot"),
+    "minibatch stein": partial(MinibatchBarker, stopping="stein"),
     "minibatch sigma 1.2": partial(MinibatchBarker, sigma=1.2),
+    "penalty growth": partial(Penalty, stopping="growth"),
+    "penalty pilot": partial(Penalty, stopping="pilot"),
     "paper": MinibatchBarker.paper,
     "confidence serfling": partial(Confidence, bound="bernstein-serfling"),
 }

@@ -197,7 +197,9 @@ class MetropolisHastings:
         is_finite = jnp.isfinite(trial.evidence.mean + trial.offset)
         evidence = trial.evidence
         if judgement.ask.fresh is not False:
-            evidence = where(is_ready & judgement.ask.fresh, self.acceptance.Evidence.empty(), evidence)
+            # Evidence that is not finite ends the trial, and `close` must still see it.
+            is_forgotten = is_ready & judgement.ask.fresh & is_finite
+            evidence = where(is_forgotten, self.acceptance.Evidence.empty(), evidence)
         judged = trial._replace(
             memory=where(is_ready, judgement.memory, trial.memory),
             ask=where(is_ready, _as_arrays(judgement.ask), trial.ask),

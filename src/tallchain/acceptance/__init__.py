@@ -1,6 +1,7 @@
 """Tests that decide whether to accept a proposal; each sees only numbers per row."""
 
 from tallchain.acceptance.austere import Austere
+from tallchain.acceptance.combined import Combined
 from tallchain.acceptance.confidence import Confidence
 from tallchain.acceptance.correction import Correction
 from tallchain.acceptance.full_data import Barker, Metropolis
@@ -11,6 +12,7 @@ from tallchain.acceptance.penalty import Penalty
 __all__ = [
     "Austere",
     "Barker",
+    "Combined",
     "Confidence",
     "Correction",
     "Metropolis",
