@@ -18,7 +18,10 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.mixture
 	$(BIN)/python -m benchmarks.tables
-	$(BIN)/python -m benchmarks.readme
+	$(BIN)/python -m benchmarks.bounds
+	$(BIN)/python -m benchmarks.combined
+	$(BIN)/python -m benchmarks.curves
+	$(BIN)/python -m benchmarks.pages
 
 lint: .venv/ready
 	$(BIN)/ruff format --check

@@ -47,10 +47,13 @@ def measure(kernel: tc.MetropolisHastings, chains: int) -> dict[str, float]:
 def main() -> None:
     mixture = tc.models.gaussian_mixture()
     source = tc.Shuffled(mixture.data, 50, windows=True)
-    kernel = tc.MetropolisHastings(mixture.posterior, source, proposal=tc.RandomWalk(0.15))
+    kernel = tc.MetropolisHastings(
+        mixture.posterior, source, proposal=tc.RandomWalk(0.15), acceptance=tc.MinibatchBarker(stopping="growth")
+    )
     configuration = {
         "device": jax.devices()[0].device_kind,
-        "model": "gaussian_mixture, N = 1,000,000, K = 10,000, RandomWalk(0.15), MinibatchBarker(), m = 50",
+        "model": "gaussian_mixture, N = 1,000,000, K = 10,000, RandomWalk(0.15), "
+        "MinibatchBarker(stopping='growth'), m = 50",
         "turns": TURNS,
         "repetitions": REPETITIONS,
         "statistic": "median; random numbers drawn ahead included",

@@ -25,7 +25,9 @@ REPETITIONS = 7
 
 def kernel_of(mixture: tc.models.GaussianMixture) -> tc.MetropolisHastings:
     source = tc.Shuffled(mixture.data, 50, windows=True)
-    return tc.MetropolisHastings(mixture.posterior, source, proposal=tc.RandomWalk(0.15))
+    return tc.MetropolisHastings(
+        mixture.posterior, source, proposal=tc.RandomWalk(0.15), acceptance=tc.MinibatchBarker(stopping="growth")
+    )
 
 
 @partial(jax.jit, static_argnames="draws")
@@ -95,7 +97,7 @@ def main() -> None:
         "model": "gaussian_mixture, N = 1,000,000, K = 10,000",
         "source": "Shuffled(batch_size=50, windows=True)",
         "proposal": "RandomWalk(0.15)",
-        "acceptance": "MinibatchBarker(sigma=1.0, correction='minimax')",
+        "acceptance": "MinibatchBarker(stopping='growth')",
         "draws": DRAWS,
         "repetitions": REPETITIONS,
         "statistic": "median of ratios of neighbouring runs",

@@ -1,7 +1,7 @@
-"""The paper's mixture: rows per decision of each setting, and how far its draws are from its own target.
+"""The paper's mixture: rows per decision as its Table 1 counts them, and the exact tests against quadrature.
 
-Chains start in the exact posterior (sampled from the quadrature grid), warm up, and are then compared with quadrature;
-they are independent, so standard errors come from the spread between chains.
+All settings are in `benchmarks.defaults`. Chains start in the exact posterior (sampled from the quadrature grid), warm
+up, and are then compared with quadrature; they are independent: standard errors come from the spread between chains.
 """
 
 from __future__ import annotations
@@ -13,35 +13,18 @@ import numpy as np
 
 import tallchain as tc
 from benchmarks.measure import save
+from benchmarks.targets import exact_starts
 from tallchain.models.gaussian_mixture import GaussianMixture, Grid
 
 STEP, BATCH, SEED = 0.15, 50, 7
-CHAINS, WARMUP, DRAWS = 1024, 4000, 4000
-EXACT_ROWS, EXACT_CHAINS, EXACT_WARMUP = 10_000, 256, 1000
+EXACT_ROWS, CHAINS, WARMUP, DRAWS = 10_000, 256, 1000, 4000
 TRIALS, TRIAL_DRAWS = 10, 3000
 
-SETTINGS: dict[str, dict[str, Any]] = {
+PRINTED: dict[str, dict[str, Any]] = {
     "as_published_code(), flat prior": {"acceptance": tc.MinibatchBarker.as_published_code, "flat_prior": True},
     "paper()": {"acceptance": tc.MinibatchBarker.paper},
-    "MinibatchBarker(sigma=1.0)": {"acceptance": tc.MinibatchBarker},
-    "MinibatchBarker(sigma=1.2)": {"acceptance": lambda: tc.MinibatchBarker(sigma=1.2)},
-    "MinibatchBarker(sigma=1.0, batch=500)": {"acceptance": lambda: tc.MinibatchBarker(batch=500)},
 }
-EXACT: dict[str, dict[str, Any]] = {
-    "Barker()": {"acceptance": tc.Barker},
-    "Metropolis()": {"acceptance": tc.Metropolis},
-}
-
-
-def exact_starts(grid: Grid, chains: int) -> np.ndarray:
-    """Draw positions from the quadrature posterior, uniform within a cell."""
-    random = np.random.default_rng(SEED)
-    weights = np.exp(grid.log_density)
-    cells = random.choice(weights.size, chains, p=(weights / weights.sum()).ravel())
-    at = np.stack(np.unravel_index(cells, weights.shape), -1)
-    steps = np.array([grid.theta_1[1] - grid.theta_1[0], grid.theta_2[1] - grid.theta_2[0]])
-    corner = np.array([grid.theta_1[0], grid.theta_2[0]])
-    return (corner + (at + random.uniform(-0.5, 0.5, at.shape)) * steps).astype(np.float32)
+EXACT: dict[str, Any] = {"Barker()": tc.Barker, "Metropolis()": tc.Metropolis}
 
 
 def kernel_of(mixture: GaussianMixture, acceptance) -> tc.MetropolisHastings:
@@ -63,15 +46,15 @@ def bias(position: np.ndarray, grid: Grid) -> dict[str, list[float]]:
     }
 
 
-def measure(name: str, mixture: GaussianMixture, grid: Grid, acceptance, *, chains: int, warmup: int) -> dict[str, Any]:
+def measure(name: str, mixture: GaussianMixture, grid: Grid, acceptance: Any) -> dict[str, Any]:
     kernel = kernel_of(mixture, acceptance)
-    starts = exact_starts(grid, chains)
-    trace = tc.sample(jax.random.key(SEED), kernel, starts, DRAWS, num_chains=chains, num_warmup=warmup)
+    starts = exact_starts(grid, CHAINS)
+    trace = tc.sample(jax.random.key(SEED), kernel, starts, DRAWS, num_chains=CHAINS, num_warmup=WARMUP)
     result = {
         "setting": name,
         "rows": len(mixture.data),
-        "chains": chains,
-        "warmup": warmup,
+        "chains": CHAINS,
+        "warmup": WARMUP,
         "draws": DRAWS,
         "mean_rows_per_decision": float(trace.num_rows.mean()),
         "acceptance": float(trace.is_accepted.mean()),
@@ -90,18 +73,14 @@ def table_1(mixture: GaussianMixture, grid: Grid, acceptance) -> dict[str, float
 
 
 def main() -> None:
-    mixtures = {flat: tc.models.gaussian_mixture(flat_prior=flat) for flat in (False, True)}
-    grids = {flat: mixture.quadrature() for flat, mixture in mixtures.items()}
+    results: dict[str, Any] = {"settings": [], "table_1": {}}
+    for name, setting in PRINTED.items():
+        mixture = tc.models.gaussian_mixture(flat_prior=setting.get("flat_prior", False))
+        results["table_1"][name] = table_1(mixture, mixture.quadrature(), setting["acceptance"])
     small = tc.models.gaussian_mixture(EXACT_ROWS)
-    small_grid = small.quadrature()
-    results = {"settings": [], "table_1": {}}
-    for name, setting in SETTINGS.items():
-        target = (mixtures[setting.get("flat_prior", False)], grids[setting.get("flat_prior", False)])
-        results["table_1"][name] = table_1(*target, setting["acceptance"])
-        results["settings"].append(measure(name, *target, setting["acceptance"], chains=CHAINS, warmup=WARMUP))
-    for name, setting in EXACT.items():
-        run = measure(name, small, small_grid, setting["acceptance"], chains=EXACT_CHAINS, warmup=EXACT_WARMUP)
-        results["settings"].append(run)
+    grid = small.quadrature()
+    for name, acceptance in EXACT.items():
+        results["settings"].append(measure(name, small, grid, acceptance))
     configuration = {
         "model": "gaussian_mixture at K = N/100",
         "proposal": f"RandomWalk({STEP})",

@@ -42,7 +42,9 @@ def runner(num_rows: int):
 
     mixture = tc.models.gaussian_mixture(num_rows)
     source = tc.Shuffled(mixture.data, 50, windows=True)
-    kernel = tc.MetropolisHastings(mixture.posterior, source, proposal=tc.RandomWalk(0.15))
+    kernel = tc.MetropolisHastings(
+        mixture.posterior, source, proposal=tc.RandomWalk(0.15), acceptance=tc.MinibatchBarker(stopping="growth")
+    )
     keys = jax.vmap(lambda chain: jr.fold_in(jr.key(0), chain))(jnp.arange(CHAINS))
     positions = jnp.tile(jnp.array([0.0, 1.0]), (CHAINS, 1))
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks import readme
+from benchmarks import pages
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -20,8 +20,15 @@ def test_snippets_run(capsys: pytest.CaptureFixture) -> None:
     assert "rows per decision" in capsys.readouterr().out
 
 
-def test_figures_are_those_of_the_result_files() -> None:
-    assert readme.fill(README) == README
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_figures_are_those_of_the_result_files(page: Path) -> None:
+    assert pages.fill(page.read_text()) == page.read_text()
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    for page in pages.PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert target.startswith("http") or (page.parent / target).exists(), (page.name, target)
 
 
 def test_the_commands_exist() -> None:

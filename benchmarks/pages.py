@@ -1,0 +1,247 @@
+"""Write the figures of the README and of docs/ from the committed result files: `python -m benchmarks.pages`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import load
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def mixture() -> str:
+    found = load("defaults")["results"]["mixture"]
+    exact = {r["setting"]: r for r in load("mixture")["results"]["settings"]}
+    names = [
+        "MinibatchBarker()",
+        "MinibatchBarker(sigma=1.2)",
+        "Penalty()",
+        "MinibatchBarker.paper()",
+        "MinibatchBarker.as_published_code()",
+    ]
+    rows = [[f"`{name}`", f"{found[name]['mean_rows']:,.0f} of 1,000,000", *_bias(found[name])] for name in names]
+    for name in ("Barker()", "Metropolis()"):
+        rows.append([f"`{name}`", f"{exact[name]['rows']:,} of {exact[name]['rows']:,}", *_bias(exact[name])])
+    printed = load("mixture")["results"]["table_1"]["as_published_code(), flat prior"]
+    return (
+        table(["setting", "rows per decision", "acceptance", "mean", "variance"], rows)
+        + f"\n\nChains: {load('defaults')['configuration']['chains'].split(',')[0]} of warm-up. As the paper's Table 1 "
+        f"counts it (10 trials of 3000 draws), `as_published_code()` reads {printed['mean_batch']:.1f} +- "
+        f"{printed['sd_over_trials']:.1f} rows; the paper prints 182.3 +- 11.4."
+    )
+
+
+# test: (assumes, exact?, needs beside rows)
+TESTS = {
+    "Metropolis()": ("nothing", "yes", "all rows at every decision"),
+    "Barker()": ("nothing", "yes", "all rows at every decision"),
+    "MinibatchBarker()": ("the mean of b rows is nearly normal; skewness allowed for", "to order 1/b", "nothing"),
+    "MinibatchBarker.paper()": ("the mean of b rows is normal, rows not skewed", "to order 1/sqrt(b)", "nothing"),
+    "Penalty()": ("the mean of b rows is nearly normal", "to order 1/sqrt(b), small", "nothing"),
+    "NormalBarker()": ("the same, and that normal is logistic", "no: off by up to 0.0095", "nothing"),
+    "Austere(0.005)": ("the mean of b rows is nearly normal, from the first look", "no: designed error", "nothing"),
+    "Confidence(0.005)": ("nothing", "no: designed error", "the range of the log ratios: a bound, or a scan"),
+}
+
+
+def choosing() -> str:
+    found = load("defaults")["results"]["mixture"]
+    exact = {r["setting"]: r for r in load("mixture")["results"]["settings"]}
+    rows = []
+    for name, words in TESTS.items():
+        if name in exact:
+            cost, result = "1,000,000", exact[name]
+        else:
+            result = found[name]
+            cost = f"{result['mean_rows']:,.0f}"
+            if result["mean_scanned"]:
+                cost += f" + {result['mean_scanned']:,.0f} scanned"
+        rows.append([f"`{name}`", *words, cost, f"{result['acceptance']:.2f}"])
+    header = ["test", "assumes", "exact", "needs", "rows a decision, mixture of 1,000,000", "acceptance there"]
+    return table(header, rows)
+
+
+def evidence() -> str:
+    found = load("defaults")["results"]
+    rows = [
+        [
+            f"`{name}`",
+            *(
+                cell
+                for target in ("mixture", "pixels")
+                for cell in (
+                    f"{found[target][name]['mean_rows']:,.0f}",
+                    f"{found[target][name]['acceptance']:.3f}",
+                    "{mean_variance_ratio:.3f} ± {mean_variance_mcse:.3f}".format_map(found[target][name]),
+                )
+            ),
+        ]
+        for name in found["mixture"]
+    ]
+    header = ["setting", "mixture: rows", "acceptance", "variance", "logistic: rows", "acceptance", "variance"]
+    return table(header, rows)
+
+
+def pairs() -> str:
+    record = load("pairs")
+    deltas = record["configuration"]["deltas"]
+    rows = [
+        [result["law"], result["rule"], f"{result['mean_rows']:.0f}", f"{result['shift']:+.3f}"]
+        + [f"{error:+.3f}" for error in result["log_odds_error"]]
+        for result in record["results"]["rules"]
+    ]
+    worst = max(max(result["standard_error"]) for result in record["results"]["rules"])
+    header = ["rows", "rule", "read", "shift of Delta*", *(f"Delta = {delta:g}" for delta in deltas)]
+    return table(header, rows) + f"\n\nStandard errors of the last columns: at most {worst:.4f}."
+
+
+def orders() -> str:
+    """Mean |error| over Delta against the rows needed, and the power of b that fits."""
+    results = load("pairs")["results"]["by_rows"]
+    rows = []
+    for law in dict.fromkeys(r["law"] for r in results):
+        for rule in dict.fromkeys(r["rule"] for r in results):
+            series = [r for r in results if (r["law"], r["rule"]) == (law, rule)]
+            errors = [float(np.mean(np.abs(r["log_odds_error"]))) for r in series]
+            power = np.polyfit(np.log([r["needed"] for r in series]), np.log(errors), 1)[0]
+            rows.append([law, rule, *(f"{error:.4f}" for error in errors), f"{power:+.2f}"])
+    header = ["rows", "rule", *(f"b near {r['needed']:.0f}" for r in series), "power of b"]
+    return table(header, rows)
+
+
+def bounds() -> str:
+    rows = []
+    for result in load("bounds")["results"]:
+        tests = {test["bound"]: test for test in result["tests"] if test["test"] == "bernstein"}
+        ratio = result["bound_over_exact_range"]
+        for name in ("range of all rows", "by_norm", "smaller of both"):
+            test = tests[name]
+            factor = "1" if name == "range of all rows" else f"{ratio[name]:.1f}"
+            cost = [f"{test[key]:,.0f}" for key in ("mean_rows_per_decision", "mean_rows_scanned_per_decision")]
+            rows.append([f"{result['data']}, N = {result['rows']:,}", name, factor, *cost, f"{test['acceptance']:.2f}"])
+    header = ["data", "range by", "over the exact range", "rows looked at", "rows scanned", "acceptance"]
+    return table(header, rows)
+
+
+def combined() -> str:
+    record = load("combined")["results"]
+    rows = [
+        [
+            f"`{result['test']}`" if "(" in result["test"] else result["test"],
+            f"{result['rows']:.1f} ± {result['rows_mcse']:.1f}",
+            f"{result['acceptance']:.3f}",
+            f"{result['early']:.2f}",
+            _pair(result["variance_ratio"], result["variance_mcse"], ".3f"),
+        ]
+        for result in record["mixture"]
+    ]
+    header = ["test", "rows per decision", "acceptance", "decided by the t-test", "variance"]
+    return (
+        table(header, rows) + f"\n\nTime of `Combined()` over `MinibatchBarker()`: {record['time_over_minibatch']:.2f}."
+    )
+
+
+def worst_case() -> str:
+    record = load("worst_case")
+    sizes = sorted({entry["num_rows"] for entry in record["entries"]})
+    cells = {(entry["test"], entry["num_rows"]): entry for entry in record["entries"]}
+    rows = []
+    for test in dict.fromkeys(entry["test"] for entry in record["entries"]):
+        label = cells[test, sizes[0]]["label"]
+        full = [f"{cells[test, n]['full_share']:.4f}" for n in sizes]
+        mean = [f"{cells[test, n]['mean_share']:.2f}" for n in sizes]
+        rows.append([label, *(f"{a}; {b}" for a, b in zip(full, mean, strict=True))])
+    header = ["share of decisions that read all N rows; mean share of rows", *(f"N = {n:,}" for n in sizes)]
+    return table(header, rows)
+
+
+def correction() -> str:
+    rows = [
+        [
+            f"{row['sigma']:.1f}",
+            row["name"],
+            f"{row['log_odds_error']:.1e} on {row['reach']:.0f}",
+            f"{row['cdf_error']:.1e}",
+        ]
+        for row in load("tables")["results"]
+    ]
+    return table(["sigma", "correction", "log-odds error", "error of the CDF"], rows)
+
+
+def speed() -> str:
+    rows = [
+        [
+            f"{result['chains']} chains",
+            f"{result['lockstep_over_vmap_throughput']:.1f}",
+            f"{result['mean_of_slowest_looks_over_mean_looks']:.1f}",
+            f"{result['row_looked_at_over_row_of_full_pass']:.1f}",
+        ]
+        for result in load("lockstep")["results"]
+    ]
+    header = [
+        "mixture, m = 50",
+        "lockstep over `vmap(while_loop)`",
+        "looks of the slowest chain over mean looks",
+        "time per row looked at over a plain pass",
+    ]
+    sizes = load("scaling")["results"]
+    growth = ", ".join(f"{s['time_over_time_at_smallest_N']:.2f} at N = {s['rows']:.0e}" for s in sizes[1:])
+    memory = ", ".join(f"{s['memory_grown_while_sampling_MiB']:.0f}" for s in sizes)
+    return (
+        table(header, rows)
+        + f"\n\nTime per turn relative to N = {sizes[0]['rows']:.0e}: {growth}. Resident memory beyond the data, "
+        f"compiler included: {memory} MiB.\n\n{device()}"
+    )
+
+
+def device() -> str:
+    record = load("device")
+    best = record["results"][-1]
+    return (
+        f"On an {record['configuration']['device']}, {best['chains']:,} chains: "
+        f"{best['million_looks_per_second']:,.0f} million looks of 50 rows, "
+        f"{best['million_decisions_per_second']:,.0f} million decisions a second."
+    )
+
+
+BLOCKS = {
+    write.__name__: write
+    for write in (mixture, correction, speed, choosing, evidence, pairs, orders, bounds, combined, worst_case)
+}
+
+
+def fill(text: str) -> str:
+    """Replace what stands between the markers."""
+
+    def block(match: re.Match) -> str:
+        name = match[1]
+        return f"<!-- begin {name} -->\n{BLOCKS[name]()}\n<!-- end {name} -->"
+
+    return re.sub(r"<!-- begin (\w+) -->.*?<!-- end \1 -->", block, text, flags=re.DOTALL)
+
+
+def _bias(result: dict[str, Any]) -> list[str]:
+    return [
+        f"{result['acceptance']:.3f}",
+        _pair(result["mean_bias_in_sd"], result["mean_mcse_in_sd"], "+.3f"),
+        _pair(result["variance_ratio"], result["variance_mcse"], ".3f"),
+    ]
+
+
+def _pair(values: list[float], errors: list[float], form: str) -> str:
+    return ", ".join(f"{value:{form}} ± {error:.3f}" for value, error in zip(values, errors, strict=True))
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(fill(page.read_text()))
