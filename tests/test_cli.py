@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tallchain import cli, figures
-from tallchain.experiments import correction
+from tallchain.experiments import correction, worst_case
 from tallchain.models.gaussian_mixture import Grid
 from tallchain.trace import Trace
 
@@ -22,8 +22,9 @@ OPTIONS = {
         *("--rows", "--chains", "--draws", "--warmup", "--step", "--batch-size", "--sigma", "--test", "--seed"),
         *("--output", "--no-progress"),
     ],
-    ("reproduce",): ["correction"],
+    ("reproduce",): ["correction", "worst-case"],
     ("reproduce", "correction"): ["--output", "--quick", "--no-progress"],
+    ("reproduce", "worst-case"): ["--output", "--picture", "--quick", "--seed", "--no-progress"],
 }
 
 
@@ -60,7 +61,12 @@ def test_help_explains_every_option(command):
 
 
 @pytest.mark.parametrize(
-    ("function", "command"), [(cli.demo, ("demo",)), (cli.reproduce_correction, ("reproduce", "correction"))]
+    ("function", "command"),
+    [
+        (cli.demo, ("demo",)),
+        (cli.reproduce_correction, ("reproduce", "correction")),
+        (cli.reproduce_worst_case, ("reproduce", "worst-case")),
+    ],
 )
 def test_no_option_is_unknown_to_this_test(function, command):
     parameters = function.__annotations__.keys() - {"return"}
@@ -235,6 +241,84 @@ class TestReproduceCorrection:
         result = call("reproduce", "correction", "--output", tmp_path / "numbers.csv")
         assert result.exit_code == 2
         assert "--output" in text(result.output)
+        assert not calls
+
+
+def made_up_worst_case(config: worst_case.Config) -> worst_case.Result:
+    """Shares that fall with N: from above the lemma's to none at all."""
+    entries = [
+        worst_case.Entry(
+            *(test, num_rows, 50, 0.005 if test.startswith("austere") else None),
+            num_decisions=1000,
+            num_full=(500, 9, 0)[min(index, 2)],
+            mean_share=0.5,
+            mean_share_error=0.01,
+            mean_scanned=float(test == "confidence-scan"),
+            acceptance=0.7,
+            expected_full=None,
+            expected_mean=None,
+        )
+        for test in config.tests
+        for index, num_rows in enumerate(config.num_rows)
+    ]
+    study = [
+        worst_case.Point(series, factor, factor, 1.0, config.study_rows, 1000, 0.4 / factor, 0.01, 0.4 / factor, 1.0)
+        for series in worst_case.SERIES
+        for factor in config.factors
+    ]
+    return worst_case.Result(config, tuple(entries), tuple(study), 1.0, {})
+
+
+class TestReproduceWorstCase:
+    @pytest.fixture
+    def calls(self, monkeypatch) -> list[worst_case.Config]:
+        calls = []
+
+        def run(config, *, progress):
+            calls.append(config)
+            progress(0, 2, "half")
+            progress(2, 2, "done")
+            return made_up_worst_case(config)
+
+        monkeypatch.setattr(worst_case, "run", run)
+        return calls
+
+    def test_prints_the_tables_and_saves_numbers_and_picture(self, calls, tmp_path):
+        path = tmp_path / "new" / "numbers.json"
+        result = call("reproduce", "worst-case", "--output", path)
+        assert result.exit_code == 0, result.output
+        assert calls == [worst_case.Config.paper()]
+        words = text(result.output)
+        assert "the lemma's bound is 0.0085" in words
+        assert "0.5000 (0.4691-0.5309)" in words
+        assert "AustereMH at N = 1,000,000 reads all N rows in 0.0000 of its decisions" in words
+        assert str(path) in result.output
+        assert str(path.with_suffix(".png")) in result.output
+        assert len(json.loads(path.read_text())["entries"]) == 4 * len(worst_case.CONTENDERS)
+        width, height = png_size(path.with_suffix(".png"))
+        assert 1000 < width < 3000
+        assert 400 < height < 2000
+
+    def test_no_cell_of_the_table_is_cut_short(self, calls, tmp_path):
+        result = call("reproduce", "worst-case", "--output", tmp_path / "numbers.json")
+        assert "…" not in result.output
+        for contender in worst_case.CONTENDERS.values():
+            assert f"│ {contender.label} " in result.output
+
+    def test_quick_with_a_seed_and_a_picture_elsewhere(self, calls, tmp_path):
+        options = ("--quick", "--seed", 7, "--no-progress", "--picture", tmp_path / "b" / "picture.pdf")
+        result = call("reproduce", "worst-case", "--output", tmp_path / "a" / "numbers.json", *options)
+        assert result.exit_code == 0, result.output
+        assert calls == [worst_case.Config.quick(seed=7)]
+        assert (tmp_path / "b" / "picture.pdf").read_bytes().startswith(b"%PDF")
+
+    @pytest.mark.parametrize(
+        ("option", "value"), [("--output", "numbers.csv"), ("--picture", "picture.docx"), ("--seed", -1)]
+    )
+    def test_refuses_a_bad_option_by_name(self, option, value, calls, tmp_path):
+        result = call("reproduce", "worst-case", "--output", tmp_path / "numbers.json", option, value)
+        assert result.exit_code == 2
+        assert option in text(result.output)
         assert not calls
 
 

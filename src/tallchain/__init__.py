@@ -2,6 +2,7 @@
 
 from tallchain import acceptance, models, proposals, sources
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
+from tallchain.audit import Audit, audit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.proposals import RandomWalk
@@ -13,6 +14,7 @@ from tallchain.trace import Trace
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audit",
     "Austere",
     "Barker",
     "Confidence",
@@ -29,6 +31,7 @@ __all__ = [
     "Trace",
     "WithReplacement",
     "acceptance",
+    "audit",
     "models",
     "proposals",
     "sample",

@@ -1,4 +1,4 @@
-"""The command line: `tallchain demo`, `tallchain reproduce correction`."""
+"""The command line: `tallchain demo`, `tallchain audit`, `tallchain reproduce correction` (and `worst-case`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import dataclasses
 import importlib
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import jax
 import numpy as np
@@ -19,13 +20,16 @@ import tallchain
 from tallchain import figures
 from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
 from tallchain.diagnostics import Summary
-from tallchain.experiments import correction
+from tallchain.experiments import correction, worst_case
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
 from tallchain.proposals import RandomWalk
 from tallchain.sources import Shuffled
 from tallchain.trace import Trace
 from tallchain.types import AcceptanceTest
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 with contextlib.suppress(ModuleNotFoundError):  # the annotations below need it only once `build_app` is called
     import typer
@@ -57,8 +61,10 @@ def build_app() -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Metropolis-Hastings for tall data.")
     app.callback()(_options)
     app.command()(demo)
+    app.command()(audit)
     reproduce = typer.Typer(no_args_is_help=True, help="Repeat an experiment of the paper, its numbers beside ours.")
     reproduce.command("correction")(reproduce_correction)
+    reproduce.command("worst-case")(reproduce_worst_case)
     app.add_typer(reproduce, name="reproduce")
     return app
 
@@ -184,6 +190,83 @@ def _comparison(summary: Summary, grid: Grid) -> str:
     return "\n".join(lines)
 
 
+# ---- audit -----------------------------------------------------------------------------------
+
+
+def audit(
+    *,
+    rows: Annotated[int, typer.Option(min=1, help="N, the rows of data; the temperature is N/100.")] = 1_000_000,
+    chains: Annotated[int, typer.Option(min=1, help="Chains, run side by side.")] = 64,
+    draws: Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")] = 6_000,
+    warmup: Annotated[int, typer.Option(min=0, help="Draws of each chain to make first and throw away.")] = 2_000,
+    step: Annotated[float, typer.Option(help="Standard deviation of the random walk's steps.")] = 0.15,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows to read between two judgements of the test.")] = 50,
+    sigma: Annotated[
+        float | None,
+        typer.Option(
+            help="Noise the test absorbs, up to 1.6; more means fewer rows. With --test minibatch only; 1 by default.",
+        ),
+    ] = None,
+    test: Annotated[
+        TestName,
+        typer.Option(
+            help="What decides. minibatch: the library's default. paper: as printed in the paper. published: as in the "
+            "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
+        ),
+    ] = TestName.MINIBATCH,
+    decisions: Annotated[int, typer.Option(min=2, help="Decisions to audit; each costs a pass over all rows.")] = 400,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=2, help="Repetitions of each decision, each way.", show_default="2000, or as many rows allow"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the data, the starts and the chains.")] = 0,
+    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")] = Path(
+        "results/audit.json"
+    ),
+    picture: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="Where to save the picture.", show_default="beside the numbers, as PNG"),
+    ] = None,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+) -> None:
+    """Say how wrong a test's decisions are on the paper's mixture, and how far they move the posterior.
+
+    Samples as the demo does, then compares decisions of the chains, each repeated many times, with the exact ones.
+    About a minute on two cores. Ctrl-C ends the sampling, or the repetitions, early.
+    """
+    _require("matplotlib")
+    picture = output.with_suffix(".png") if picture is None else picture
+    _prepare(output, ["json"])
+    _prepare(picture, figures.formats(), "--picture")
+    acceptance = _acceptance(test, sigma)
+    mixture = gaussian_mixture(rows, seed=seed)
+    with _refusals("--batch-size"):
+        source = Shuffled(mixture.data, batch_size)
+    with _refusals("--step"):
+        proposal = RandomWalk(step)
+    kernel = MetropolisHastings(mixture.posterior, source, proposal=proposal, acceptance=acceptance)
+    with _refusals():
+        trace = tallchain.sample(
+            jax.random.key(seed),
+            kernel,
+            _starts(chains, seed),
+            draws,
+            num_chains=chains,
+            num_warmup=warmup,
+            progress=not no_progress,
+        )
+        result = tallchain.audit(
+            kernel, trace, num_decisions=decisions, num_trials=trials, seed=seed, progress=not no_progress
+        )
+    names = ("theta_1", "theta_2")
+    drift = tuple(dataclasses.replace(of, name=name) for of, name in zip(result.drift, names, strict=False))
+    result = dataclasses.replace(result, drift=drift)
+    print(f"\n{result}\n")
+    _save_numbers(result.to_json(), output)
+    figures.audit_figure(result, picture)
+    print(f"picture              {picture}")
+
+
 # ---- reproduce -------------------------------------------------------------------------------
 
 
@@ -203,16 +286,12 @@ def reproduce_correction(
     minute on two cores.
     """
     _require("rich")
-    from rich.console import Console
-
     _prepare(output, ["json"])
     with _bar(not no_progress) as report:
         result = correction.run(correction.Config.quick() if quick else correction.Config.paper(), progress=report)
-    # In a file or a pipe there is no width to keep to, and a line of the table stays a line.
-    Console(width=None if sys.stdout.isatty() else _TABLE_WIDTH).print(result.to_table())
+    _console().print(result.to_table())
     print(_agreement(result.entries))
-    output.write_text(json.dumps(result.to_json(), indent=2) + "\n")
-    print(f"numbers              {output}")
+    _save_numbers(result.to_json(), output)
 
 
 def _agreement(entries: Sequence[correction.Entry]) -> str:
@@ -222,6 +301,53 @@ def _agreement(entries: Sequence[correction.Entry]) -> str:
         f"{len(entries) - len(others)} of {len(entries)} entries as printed, {known} known to differ, "
         f"{len(others) - known} others"
     )
+
+
+def reproduce_worst_case(
+    *,
+    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")] = Path(
+        "results/worst_case.json"
+    ),
+    picture: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="Where to save the picture.", show_default="beside the numbers, as PNG"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Three tests and small N only: seconds.")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the data and the decisions.")] = 0,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+) -> None:
+    """Repeat the worst case of section 2.2: how often a test needs every row, and how many on average.
+
+    A Gaussian mean at temperature 1, with steps as wide as the posterior, for N up to a million rows. The paper's
+    lemma beside what its rivals do, and what its own test does there. Minutes on two cores.
+    """
+    _require("rich", "matplotlib")
+    picture = output.with_suffix(".png") if picture is None else picture
+    _prepare(output, ["json"])
+    _prepare(picture, figures.formats(), "--picture")
+    config = worst_case.Config.quick(seed) if quick else worst_case.Config.paper(seed)
+    with _bar(not no_progress) as report:
+        result = worst_case.run(config, progress=report)
+    console = _console()
+    console.print(result.to_table())
+    console.print(result.to_study_table())
+    for finding in result.findings():
+        print(textwrap.fill(finding, _TABLE_WIDTH))
+    _save_numbers(result.to_json(), output)
+    figures.worst_case_figure(result, picture)
+    print(f"picture              {picture}")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # In a file or a pipe there is no width to keep to, and a line of the table stays a line.
+    return Console(width=None if sys.stdout.isatty() else _TABLE_WIDTH)
+
+
+def _save_numbers(numbers: dict[str, Any], output: Path) -> None:
+    output.write_text(json.dumps(numbers, indent=2) + "\n")
+    print(f"numbers              {output}")
 
 
 @contextlib.contextmanager
@@ -246,14 +372,14 @@ def _require(*modules: str) -> None:
             sys.exit(f"The tallchain command needs {module}: pip install 'tallchain[all]'")
 
 
-def _prepare(output: Path, extensions: list[str]) -> None:
+def _prepare(output: Path, extensions: list[str], option: str = "--output") -> None:
     """Refuse a file that could not be written before the work is done, not after."""
     if output.suffix.removeprefix(".").lower() not in extensions:
-        raise typer.BadParameter(f"must end in .{', .'.join(extensions)}; got {output}.", param_hint="--output")
+        raise typer.BadParameter(f"must end in .{', .'.join(extensions)}; got {output}.", param_hint=option)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise typer.BadParameter(f"cannot be written: {error}.", param_hint="--output") from error
+        raise typer.BadParameter(f"cannot be written: {error}.", param_hint=option) from error
 
 
 @contextlib.contextmanager

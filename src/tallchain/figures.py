@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from tallchain.experiments import worst_case
 from tallchain.models.gaussian_mixture import Grid
 from tallchain.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tallchain.audit import Audit
+
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 _BLUE, _VERMILION, _BLACK = "#0072B2", "#D55E00", "#000000"
+_ORANGE, _SKY, _GREEN, _PURPLE = "#E69F00", "#56B4E9", "#009E73", "#CC79A7"
 _REGIONS = (0.99, 0.9, 0.5)
 _POINTS = 20_000
 _BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2, "frameon": False}
@@ -112,3 +116,175 @@ def _draw_rows(axes: Axes, trace: Trace) -> None:
     axes.set(xscale="log", yscale="log", xlim=(left, population * 4), ylim=(bottom, 2))
     axes.set(xlabel="rows read for one decision", ylabel="share of decisions", title="Rows per decision")
     axes.legend(**_BELOW)
+
+
+# ---- the worst case --------------------------------------------------------------------------
+
+# Penalty's line lies on MinibatchBarker's, and that of a scan for the range on the other of MHSubLhd: small on large.
+_STYLES: dict[str, dict[str, Any]] = {
+    "minibatch": {"color": _BLUE, "marker": "o", "ms": 9},
+    "penalty": {"color": _SKY, "marker": "o", "ms": 4.5},
+    "austere": {"color": _VERMILION, "marker": "s", "ms": 6},
+    "austere-designed": {"color": _ORANGE, "marker": "D", "ms": 6},
+    "austere-repeats": {"color": _PURPLE, "marker": "^", "ms": 7},
+    "confidence": {"color": _GREEN, "marker": "P", "ms": 8},
+}
+_SERIES_STYLES: dict[str, dict[str, Any]] = {
+    "temperature": {"color": _VERMILION, "marker": "s", "ms": 8, "mfc": "none"},
+    "step": {"color": _BLUE, "marker": "o", "ms": 4.5},
+    "both": {"color": _GREEN, "marker": "D", "ms": 6},
+}
+_SERIES_LABELS = {
+    "temperature": "higher temperature: K = factor, step 1/√N",
+    "step": "shorter step: K = 1, step 1/(factor √N)",
+    "both": "both: K = factor, step √(K/N)",
+}
+
+
+def worst_case_figure(result: worst_case.Result, path: Path | str) -> None:
+    """Draw the shares of full reads and of rows against N, and the minibatch test's against temperature and step."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(14.5, 5.6), dpi=140, layout="constrained")
+    full, mean, study = figure.subplots(1, 3)
+    _draw_full(full, result)
+    _draw_mean(mean, result)
+    _draw_study(study, result)
+    for axes in (full, mean, study):
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = mean.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.suptitle("The worst case: mean of N Gaussian rows, temperature 1, steps as wide as the posterior")
+    figure.savefig(path)
+
+
+def _draw_full(axes: Axes, result: worst_case.Result) -> None:
+    """Share of decisions that read every row; where there was none, an arrow down from its upper limit."""
+    floor = 1.0
+    for test, style in _present(result):
+        entries = result.of(test)
+        limits = np.array([entry.full_share_limits for entry in entries])
+        floor = min(floor, limits[limits > 0].min())
+        seen = [entry for entry in entries if entry.num_full]
+        shares = np.array([entry.full_share for entry in seen])
+        errors = np.abs(np.array([entry.full_share_limits for entry in seen]).reshape(-1, 2).T - shares)
+        axes.errorbar([entry.num_rows for entry in seen], shares, errors, lw=1.5, capsize=3, **style)
+        unseen = [(entry.num_rows, entry.full_share_limits[1]) for entry in entries if not entry.num_full]
+        if unseen:
+            x, y = np.transpose(unseen)
+            # A little to the left, clear of the error bars of others at the same N.
+            axes.plot(0.85 * x, y, color=style["color"], marker="$\\downarrow$", ms=1.6 * style["ms"], lw=0)
+    axes.axhline(worst_case.LEMMA, color=_BLACK, lw=1.5, ls="--")
+    axes.set(xscale="log", yscale="log", ylim=(floor / 4, 1.5), xlabel="rows of data, N")
+    axes.set(ylabel="share of decisions", title="Decisions that read all N rows")
+    if any(entry.num_full == 0 for entry in result.entries):
+        axes.text(0.02, 0.02, "↓  none: upper limit", transform=axes.transAxes)
+
+
+def _draw_mean(axes: Axes, result: worst_case.Result) -> None:
+    for test, style in _present(result):
+        entries = result.of(test)
+        axes.errorbar(
+            [entry.num_rows for entry in entries],
+            [entry.mean_share for entry in entries],
+            [1.96 * entry.mean_share_error for entry in entries],
+            lw=1.5,
+            capsize=3,
+            label=worst_case.CONTENDERS[test].description,
+            **style,
+        )
+    lemma = f"the lemma's bound for AustereMH and MHSubLhd, {worst_case.LEMMA:.4f}"
+    axes.axhline(worst_case.LEMMA, color=_BLACK, lw=1.5, ls="--", label=lemma)
+    axes.set(xscale="log", ylim=(0, 1.02), xlabel="rows of data, N", ylabel="mean of rows read / N")
+    axes.set_title("Rows read for one decision")
+
+
+def _present(result: worst_case.Result) -> list[tuple[str, dict[str, Any]]]:
+    return [(test, style) for test, style in _STYLES.items() if test in result.config.tests]
+
+
+def _draw_study(axes: Axes, result: worst_case.Result) -> None:
+    for series, style in _SERIES_STYLES.items():
+        points = [point for point in result.study if point.series == series]
+        factors = [point.factor for point in points]
+        axes.errorbar(
+            factors,
+            [point.mean_share for point in points],
+            [1.96 * point.mean_share_error for point in points],
+            lw=0,
+            elinewidth=1.5,
+            capsize=3,
+            label=_SERIES_LABELS[series],
+            **style,
+        )
+        if series != "step":  # its formula is that of the temperature
+            axes.plot(factors, [point.expected_mean for point in points], color=_BLACK, lw=1, zorder=0)
+    axes.plot([], [], color=_BLACK, lw=1, label="formula")
+    least = worst_case.BATCH / result.config.study_rows
+    axes.axhline(least, color=_BLACK, lw=1, ls=":", label="one batch, m/N")
+    # The lower part is for the legend: nothing can be below one batch.
+    axes.set(xscale="log", yscale="log", ylim=(least / 60, 1), xlabel="factor", ylabel="mean of rows read / N")
+    axes.set_title(f"MinibatchBarker, N = {result.config.study_rows:,}")
+    axes.legend(frameon=False, loc="lower left")
+
+
+# ---- audits ----------------------------------------------------------------------------------
+
+_MOST_DRIFTS = 12
+
+
+def audit_figure(audit: Audit, path: Path | str) -> None:
+    """Draw an audit to a file: the error of each decision against its log ratio, and the drift of each parameter."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.5, 5.2), dpi=140, layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    _draw_errors(left, audit)
+    _draw_drift(right, audit)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"Audit of {audit.test}, N = {audit.population:,}\n{audit.verdict}", fontsize="medium")
+    figure.savefig(path)
+
+
+def _draw_errors(axes: Axes, audit: Audit) -> None:
+    decisions, near = audit.decisions, audit.decisions.is_near
+    x, y, reach = (values[near] for values in (decisions.log_ratio, decisions.log_odds_error, decisions.log_odds_se))
+    # Many error bars on top of each other are a wall: the more there are, the fainter.
+    alpha = float(np.clip(60 / max(len(x), 1), 0.15, 0.6))
+    axes.errorbar(x, y, 1.96 * reach, fmt="none", ecolor=_BLUE, elinewidth=1, alpha=alpha)
+    axes.plot(x, y, color=_BLUE, marker="o", ms=3.5, lw=0, label="a decision, with its 95 % interval")
+    axes.axhline(0, color=_BLACK, lw=1.2, label="no error")
+    label = f"tolerance for the mean |error|, {audit.tolerance:g}"
+    axes.axhspan(-audit.tolerance, audit.tolerance, color=_ORANGE, alpha=0.35, lw=0, label=label, zorder=0)
+    axes.set(xlabel=r"exact log ratio $\Delta$", ylabel="error in log-odds")
+    size = audit.log_odds
+    axes.set_title(f"Decisions: mean |error| {size.value:.2g}, at most {size.upper:.2g} (95 %)")
+    axes.legend(**_BELOW)
+
+
+def _draw_drift(axes: Axes, audit: Audit) -> None:
+    axes.set_title("Estimated drift of the draws")
+    if not audit.drift:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "no estimate: too few decisions\nfor so many parameters", ha="center", va="center")
+        return
+    size = [np.nanmax(np.abs([drift.mean.value, drift.variance.value, 0.0])) for drift in audit.drift]
+    shown = sorted(np.argsort(size)[::-1][:_MOST_DRIFTS])
+    for name, label, shift, color, marker in (
+        ("mean", "mean, in posterior standard deviations", -0.12, _BLUE, "o"),
+        ("variance", "variance, ratio to the exact one less 1", 0.12, _VERMILION, "s"),
+    ):
+        estimates = [getattr(audit.drift[i], name) for i in shown]
+        values = np.array([estimate.value for estimate in estimates])
+        reach = np.array([[e.value - e.low, e.high - e.value] for e in estimates]).T
+        places = np.arange(len(shown)) + shift
+        style: dict[str, Any] = {"color": color, "marker": marker, "ms": 6, "lw": 0, "elinewidth": 1.8, "capsize": 4}
+        axes.errorbar(values, places, xerr=reach, label=label, **style)
+    axes.axvline(0, color=_BLACK, lw=1.2)
+    axes.set_yticks(range(len(shown)), [audit.drift[i].name for i in shown])
+    axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="estimate with 95 % interval")
+    axes.locator_params(axis="x", nbins=6)
+    if len(shown) < len(audit.drift):
+        axes.set_title(f"Estimated drift of the draws: the {len(shown)} largest of {len(audit.drift)}")
+    axes.legend(**_BELOW | {"ncols": 1})

@@ -8,14 +8,12 @@ linear program of `tallchain.acceptance.correction.minimax` reaches at the same 
 
 from __future__ import annotations
 
-import platform
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from tallchain.acceptance.correction import minimax, ridge_printed_error
+from tallchain.experiments.common import Progress, versions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,9 +45,6 @@ KNOWN_TO_DIFFER: frozenset[tuple[int, float, float]] = frozenset(
 It gives 7.26e-6 for 7.4e-6, 6.17e-3 for 6.0e-3 and 1.90e-2 for 1.2e-2. The first is in reach of rounding errors: the
 condition number of the normal equations is about 1e10 there.
 """
-
-Progress = Callable[[int, int, str], None]
-"""Called as progress(done, total, what) before each piece of work and once at the end."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +174,7 @@ def run(config: Config | None = None, *, progress: Progress | None = None) -> Re
         report(done, total, f"minimax, sigma = {sigma:g}")
         rows.append(_minimax(sigma, config.reach))
     report(total, total, "done")
-    return Result(config, tuple(entries), tuple(rows), time.perf_counter() - start, _versions())
+    return Result(config, tuple(entries), tuple(rows), time.perf_counter() - start, versions("numpy", "scipy"))
 
 
 def _entries(n: int, sigma: float, ridges: tuple[float, ...]) -> list[Entry]:
@@ -191,12 +186,3 @@ def _entries(n: int, sigma: float, ridges: tuple[float, ...]) -> list[Entry]:
 def _minimax(sigma: float, reach: float) -> Minimax:
     table = minimax(sigma, reach)
     return Minimax(sigma, table.atoms.size, table.cdf_error, table.log_odds_error)
-
-
-def _versions() -> dict[str, str]:
-    packages = {name: metadata.version(name) for name in ("numpy", "scipy")}
-    try:
-        tallchain = metadata.version("tallchain")
-    except metadata.PackageNotFoundError:  # run from a source tree that was not installed
-        tallchain = "unknown"
-    return {"tallchain": tallchain, "python": platform.python_version()} | packages

@@ -1,0 +1,286 @@
+"""Decisions of a chain, their exact log ratios, and many repetitions of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax import random as jr
+
+from tallchain import lockstep
+from tallchain.acceptance.evidence import Moments
+from tallchain.acceptance.full_data import Metropolis
+from tallchain.kernel import MetropolisHastings, Noise, Trial
+from tallchain.progress import progress_bar
+from tallchain.sample import _catch_interrupt as catch_interrupt
+from tallchain.sample import _fill, _slots
+from tallchain.schedule import Schedule
+from tallchain.trace import Recorder, Trace
+from tallchain.types import Array, Proposed, PyTree, Verdict, part, replace
+
+__all__ = ["Pairs", "catch_interrupt", "choose_trials", "exact_log_ratios", "make_pairs", "repeat"]
+
+_PAIRS = 128  # scanned side by side; each holds a window of rows
+_LOOKS = 16  # windows scanned between two looks at Ctrl-C
+_LANES = {"cpu": 2**10}  # decisions side by side
+_LANES_ELSEWHERE = 2**16
+_MOST_TRIALS, _LEAST_TRIALS = 2000, 32
+_CHANCES = 2**10  # asked for at a time: a test may hold thousands of numbers for each
+_ROWS = 2**28  # for the trials of an audit to read, where their number is not given
+
+
+# ---- pairs -------------------------------------------------------------------------------------
+
+
+class Pairs(NamedTuple):
+    """Proposals, by decision."""
+
+    here: PyTree
+    there: PyTree
+    log_correction: Array
+    """log q(here | there) - log q(there | here)."""
+
+
+@part
+class _Known:
+    """A proposal that is already made."""
+
+    candidate: PyTree
+    log_correction: Array
+
+    def check(self, position: PyTree) -> None:
+        """Any."""
+
+    def draw(self, key: Array, position: PyTree) -> tuple[()]:
+        """Nothing is random."""
+        return ()
+
+    def propose(self, noise: PyTree, position: PyTree) -> Proposed:
+        """The one that is known."""
+        return Proposed(self.candidate, self.log_correction)
+
+
+def make_pairs(kernel: MetropolisHastings, trace: Trace, count: int, key: Array) -> Pairs:
+    """Choose draws of the trace at random (none twice while there are enough), and propose from each."""
+    choice, proposals = jr.split(key)
+    size = trace.is_accepted.size
+    random = np.random.default_rng(np.asarray(jr.key_data(choice)))
+    chain, draw = np.unravel_index(random.choice(size, count, replace=count > size), trace.is_accepted.shape)
+    here = jax.tree.map(lambda leaf: jnp.asarray(leaf[chain, draw]), trace.position)
+    return _propose(kernel, here, jr.split(proposals, count))
+
+
+@jax.jit
+def _propose(kernel: MetropolisHastings, here: PyTree, keys: Array) -> Pairs:
+    def propose(key: Array, position: PyTree) -> Pairs:
+        candidate, correction = kernel.proposal.propose(kernel.proposal.draw(key, position), position)
+        return Pairs(position, candidate, jnp.asarray(correction, jnp.result_type(float)))
+
+    return jax.vmap(propose)(keys, here)
+
+
+# ---- the exact log ratio -----------------------------------------------------------------------
+
+
+def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> np.ndarray:
+    """Delta of every pair from all rows.
+
+    The numbers per row, and their mean over one window, are as JAX has them (in float32, unless told otherwise), as the
+    chain's own are; the windows are added up in float64.
+    """
+    scanner = MetropolisHastings(
+        kernel.posterior, kernel.source, proposal=_Known(None, jnp.zeros(())), acceptance=Metropolis()
+    )
+    population = kernel.source.population.num_rows
+    num_pairs = len(pairs.log_correction)
+    num_blocks = -(-num_pairs // _PAIRS)
+    # Blocks of one size, the last one filled up: they share a program.
+    blocks = np.arange(num_blocks * -(-num_pairs // num_blocks)).reshape(num_blocks, -1)
+    results = []
+    for block in np.minimum(blocks, num_pairs - 1):
+        some = jax.tree.map(lambda leaf, block=block: leaf[block], pairs)
+        trials = _open_scans(scanner, some)
+        offset = np.asarray(trials.offset, np.float64)
+        total = np.zeros_like(offset)
+        for _ in range(0, population, scanner.width * _LOOKS):
+            trials, counts, means = _scan(scanner, some, trials)
+            total += (np.asarray(counts, np.float64) * np.asarray(means, np.float64)).sum(0)
+            if interrupt.is_set():
+                raise KeyboardInterrupt("the audit was interrupted before the exact log ratios were known")
+        results.append(offset + total / population)
+    return np.concatenate(results)[:num_pairs]
+
+
+@jax.jit
+def _open_scans(scanner: MetropolisHastings, pairs: Pairs) -> Trial:
+    def open_one(pair: Pairs) -> Trial:
+        known = replace(scanner, proposal=_Known(pair.there, pair.log_correction))
+        return known.open(known.draw(jr.key(0), pair.here), pair.here)
+
+    return jax.vmap(open_one)(pairs)
+
+
+@jax.jit
+def _scan(scanner: MetropolisHastings, pairs: Pairs, trials: Trial) -> tuple[Trial, Array, Array]:
+    """Read the next windows; return count and mean by window and pair. A window beyond the last row counts 0."""
+
+    def look(here: PyTree, trial: Trial) -> Trial:
+        return scanner.look(here, trial._replace(evidence=Moments.empty()))
+
+    def one_window(trials: Trial, _: None) -> tuple[Trial, tuple[Array, Array]]:
+        trials = jax.vmap(look)(pairs.here, trials)
+        return trials, (trials.evidence.count, trials.evidence.mean)
+
+    trials, (counts, means) = lax.scan(one_window, trials, length=_LOOKS)
+    return trials, counts, means
+
+
+# ---- trials ------------------------------------------------------------------------------------
+
+
+class _At(NamedTuple):
+    """Where a lane is: the pair it decides next, and what the test had seen at its last decision."""
+
+    pair: Array
+    seen: PyTree
+    """(memory, evidence) for `chance`; () for a test without."""
+
+
+class _Repetition(NamedTuple):
+    """A decision under way, what the test saw when it judged last, and whether that was enough."""
+
+    trial: Trial
+    seen: PyTree
+    is_decided: Array
+
+
+@part
+class _Repeated:
+    """Decisions at fixed pairs in the shape of a kernel, so that they run in lockstep like the decisions of chains.
+
+    A lane goes from pair to pair, whatever it decides: pairs that take many rows hold up all lanes alike.
+    """
+
+    kernel: MetropolisHastings
+    pairs: Pairs
+
+    def draw(self, key: Array, position: Any) -> Noise:
+        """Draw the randomness of one decision; that of its proposal is spent."""
+        return Noise((), self.kernel.acceptance.draw(jr.fold_in(key, 1)), self.kernel.source.draw(jr.fold_in(key, 2)))
+
+    def open(self, noise: Noise, position: _At) -> _Repetition:
+        """Open a trial at the pair."""
+        here, there, log_correction = self._pair(position)
+        trial = replace(self.kernel, proposal=_Known(there, log_correction)).open(noise, here)
+        return _Repetition(trial, self._seen(trial), jnp.zeros((), bool))
+
+    def look(self, position: _At, repetition: _Repetition) -> _Repetition:
+        """Read one window."""
+        return repetition._replace(trial=self.kernel.look(self._pair(position).here, repetition.trial))
+
+    def judge(self, repetition: _Repetition) -> tuple[_Repetition, Array, Array]:
+        """Let the test judge, and keep what it judged by."""
+        trial, is_decided, is_accepted = self.kernel.judge(repetition.trial)
+        return _Repetition(trial, self._seen(repetition.trial), is_decided), is_decided, is_accepted
+
+    def close(self, position: _At, repetition: _Repetition, is_accepted: Array) -> tuple[_At, Verdict]:
+        """Go to the next pair if this one is decided, whichever way."""
+        _, verdict = self.kernel.close(self._pair(position).here, repetition.trial, is_accepted)
+        pair = (position.pair + repetition.is_decided) % len(self.pairs.log_correction)
+        return _At(pair, repetition.seen), verdict
+
+    def start(self, num_lanes: int) -> _At:
+        """Return lanes before their first decision, spread evenly over the pairs."""
+        pair = jnp.arange(num_lanes, dtype=jnp.int32) % len(self.pairs.log_correction)
+        seen = jax.eval_shape(lambda: self.open(self.draw(jr.key(0), ()), _At(pair[0], ())).seen)
+        return _At(pair, jax.tree.map(lambda leaf: jnp.zeros((num_lanes, *leaf.shape), leaf.dtype), seen))
+
+    def _pair(self, position: _At) -> Pairs:
+        return jax.tree.map(lambda leaf: leaf[position.pair], self.pairs)
+
+    def _seen(self, trial: Trial) -> PyTree:
+        return (trial.memory, trial.evidence) if hasattr(self.kernel.acceptance, "chance") else ()
+
+
+def repeat(
+    kernel: MetropolisHastings,
+    pairs: Pairs,
+    num_trials: int,
+    *,
+    key: Array,
+    interrupt: threading.Event,
+    progress: bool,
+) -> Trace:
+    """Repeat the decisions both ways; the trace has lanes for chains, and chances to accept for positions.
+
+    Decision k of lane c is at pair (c + k) modulo the number of pairs; of these the second half are backward.
+    """
+    both = Pairs(
+        jax.tree.map(lambda a, b: jnp.concatenate([a, b]), pairs.here, pairs.there),
+        jax.tree.map(lambda a, b: jnp.concatenate([b, a]), pairs.here, pairs.there),
+        jnp.concatenate([pairs.log_correction, -pairs.log_correction]),
+    )
+    num_pairs = len(both.log_correction)
+    lanes_per_pair = _lanes_per_pair(num_pairs, num_trials)
+    num_lanes, num_draws = num_pairs * lanes_per_pair, num_trials // lanes_per_pair
+    repeated, schedule, keys = _Repeated(kernel, both), Schedule(), jr.split(key, num_lanes)
+    engine = cast(MetropolisHastings, repeated)
+    recorder = Recorder(kernel.source.population.num_rows, num_lanes, num_draws, 0)
+    recorder.start_clock()
+    lanes = lockstep.start(engine, schedule, keys, repeated.start(num_lanes))
+    slots = _slots(lockstep.bytes_per_slot(engine, keys, lanes), num_draws)
+
+    def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
+        last = jnp.int32(num_draws)
+        lanes, drawn = lockstep.run(engine, schedule, keys, lanes, last=last, turns=jnp.int32(turns), slots=slots)
+        return lanes, drawn._replace(position=drawn.position.seen)
+
+    with progress_bar(progress, num_draws * num_lanes) as report:
+        _fill(recorder, run, lanes, num_draws, interrupt, report)
+    if recorder.num_finished * lanes_per_pair < 2:
+        raise KeyboardInterrupt("the audit was interrupted before every decision was repeated")
+    trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
+    if not hasattr(kernel.acceptance, "chance"):
+        return dataclasses.replace(trace, position=trace.is_accepted)
+    chances = np.asarray(_chances(kernel, trace.position))
+    # The kernel rejects a log ratio that is not finite; where a test cannot say its chance, what it did must do.
+    is_said = np.isfinite(trace.log_ratio) & np.isfinite(chances)
+    return dataclasses.replace(trace, position=np.where(is_said, chances, trace.is_accepted))
+
+
+@jax.jit
+def _chances(kernel: MetropolisHastings, seen: PyTree) -> Array:
+    """P(accept) by lane and draw, given what the test had seen: once a decision, since it can cost more than a look."""
+    chance = cast(Any, kernel.acceptance).chance
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), seen)
+    chances = lax.map(lambda one: chance(*one, kernel.source.population), flat, batch_size=_CHANCES)
+    return chances.reshape(jax.tree.leaves(seen)[0].shape[:2])
+
+
+def _lanes_per_pair(num_pairs: int, num_trials: int) -> int:
+    """As many as keep the machine busy and share the trials evenly."""
+    most = _LANES.get(jax.default_backend(), _LANES_ELSEWHERE) // num_pairs
+    return next((count for count in range(min(most, num_trials), 0, -1) if num_trials % count == 0), 1)
+
+
+def choose_trials(kernel: MetropolisHastings, trace: Trace, num_decisions: int) -> int:
+    """As many trials as a fixed number of rows allows; two, where all of them must come out the same."""
+    if hasattr(kernel.acceptance, "chance") and _always_reads_all(kernel):
+        return 2
+    rows = float(np.mean(trace.num_rows) + np.mean(trace.num_scanned))
+    affordable = _ROWS / max(2 * num_decisions * rows, 1)
+    # Multiples of 8 can be shared among lanes.
+    return 8 * round(min(max(affordable, _LEAST_TRIALS), _MOST_TRIALS) / 8)
+
+
+def _always_reads_all(kernel: MetropolisHastings) -> bool:
+    """Whether the first thing the test asks for is every row, and for the decision itself."""
+    zero = jnp.zeros(())
+    bound = None if kernel.bound is None else zero
+    _, ask = kernel.acceptance.open(kernel.acceptance.draw(jr.key(0)), zero, bound, kernel.source.population)
+    return bool(ask.census) and not bool(ask.apart)
