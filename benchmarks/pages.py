@@ -46,6 +46,7 @@ TESTS = {
     "Metropolis()": ("nothing", "yes", "all rows at every decision"),
     "Barker()": ("nothing", "yes", "all rows at every decision"),
     "MinibatchBarker()": ("the mean of b rows is nearly normal; skewness allowed for", "to order 1/b", "nothing"),
+    "Combined()": ("the same", "to order 1/b", "nothing"),
     "MinibatchBarker.paper()": ("the mean of b rows is normal, rows not skewed", "to order 1/sqrt(b)", "nothing"),
     "Penalty()": ("the mean of b rows is nearly normal", "to order 1/sqrt(b), small", "nothing"),
     "NormalBarker()": ("the same, and that normal is logistic", "no: off by up to 0.0095", "nothing"),
@@ -57,6 +58,8 @@ TESTS = {
 def choosing() -> str:
     found = load("defaults")["results"]["mixture"]
     exact = {r["setting"]: r for r in load("mixture")["results"]["settings"]}
+    both = next(r for r in load("combined")["results"]["mixture"] if r["test"] == "Combined(0.001)")
+    found["Combined()"] = {"mean_rows": both["rows"], "mean_scanned": 0, "acceptance": both["acceptance"]}
     rows = []
     for name, words in TESTS.items():
         if name in exact:

@@ -17,8 +17,9 @@ from tallchain.types import Array, Ask, Judgement, Population, Proposed, part, r
 
 # `make test` runs every test and every source; the rest of the product, and settings of the same tests, are for
 # `make test-slow`.
+ONE_SOURCE = (*SCANNING, "combined")
 PRODUCT = [
-    pytest.param(name, source, marks=[pytest.mark.slow] if name in SCANNING and source != "row by row" else [])
+    pytest.param(name, source, marks=[pytest.mark.slow] if name in ONE_SOURCE and source != "row by row" else [])
     for name in SOUND
     for source in SOURCES
 ] + [pytest.param(name, "row by row", marks=pytest.mark.slow) for name in SETTINGS]
