@@ -8,10 +8,10 @@ run: .venv/ready
 	$(BIN)/tallchain demo
 
 test: lint types
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n auto --dist loadgroup -m "not slow"
 
 test-slow: .venv/ready
-	$(BIN)/pytest -n auto -m slow
+	$(BIN)/pytest -n auto --dist loadgroup -m slow
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.lockstep

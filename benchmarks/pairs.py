@@ -119,10 +119,11 @@ def decide(kernel: tc.MetropolisHastings, key: Array, count: int) -> dict[str, A
 def measure(kernel: tc.MetropolisHastings, trials: int) -> dict[str, Any]:
     """Average over `trials` decisions: error in log-odds by Delta, rows, and the shift of Delta*."""
     sums: dict[str, np.ndarray] = {}
-    for turn in range(-(-trials // AT_ONCE)):
-        part_sums = decide(kernel, jr.fold_in(jr.key(SEED), turn), AT_ONCE)
+    at_once = min(trials, AT_ONCE)
+    for turn in range(-(-trials // at_once)):
+        part_sums = decide(kernel, jr.fold_in(jr.key(SEED), turn), at_once)
         sums = {k: sums.get(k, 0.0) + np.asarray(v, np.float64) for k, v in part_sums.items()}
-    n = -(-trials // AT_ONCE) * AT_ONCE
+    n = -(-trials // at_once) * at_once
     p = sums["chances"] / n
     error_p = np.sqrt((sums["squares"] / n - p**2) / n)
     if hasattr(kernel.acceptance, "exact_chance"):

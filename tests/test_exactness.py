@@ -9,17 +9,17 @@ import pytest
 from jax import random as jr
 
 from checks import agrees, ks_p_values, run, z_scores
-from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SCANNING, SETTINGS, SOUND, SOURCES
+from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SETTINGS, SOUND, SOURCES
 from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.evidence import Moments
 from tallchain.types import Array, Ask, Judgement, Population, Proposed, part, replace
 
-# `make test` runs every test and every source; the rest of the product, and settings of the same tests, are for
-# `make test-slow`.
-ONE_SOURCE = (*SCANNING, "combined")
+# `make test` runs every test on one source and two of them on every source; the rest of the product, and settings of
+# the same tests, are for `make test-slow`.
+EVERY_SOURCE = ("metropolis", "minibatch")
 PRODUCT = [
-    pytest.param(name, source, marks=[pytest.mark.slow] if name in ONE_SOURCE and source != "row by row" else [])
+    pytest.param(name, source, marks=[] if name in EVERY_SOURCE or source == "row by row" else [pytest.mark.slow])
     for name in SOUND
     for source in SOURCES
 ] + [pytest.param(name, "row by row", marks=pytest.mark.slow) for name in SETTINGS]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 FALSE_ALARMS = 1e-3
-"""How often, at most, a test without any error is found to have one."""
+"""How often, about, a test without any error is found to have one."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,10 +43,10 @@ def audit(
 
     An error is FOUND if errors in log-odds are beyond chance and larger than `tolerance` on average, or if the drift of
     the draws is beyond chance and larger than `drift_tolerance`. Beyond chance: by a chi-square test of all decisions,
-    and by one of the drift, each at half of 0.1 per cent; so a test without error is accused in at most one audit of a
-    thousand. A test with an error is let go if the audit is too small to see it: `log_odds.upper` says what it may have
-    missed. The audit takes the model's word for the posterior, as computed in JAX's precision, and the proposal's word
-    for its log correction: errors in these are not seen.
+    and by one of the drift, each at half of 0.1 per cent; so a test without error is accused in about one audit of a
+    thousand at most. A test with an error is let go if the audit is too small to see it: `log_odds.upper` says what it
+    may have missed. The audit takes the model's word for the posterior, as computed in JAX's precision, and the
+    proposal's word for its log correction: errors in these are not seen.
 
     The drift is estimated to first order in the errors, among linear and quadratic functions of the position (see
     `tallchain.audit.drift`); where there are fewer than five decisions for each coefficient products are left out,
