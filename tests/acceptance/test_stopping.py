@@ -116,6 +116,10 @@ def test_third_moments_merge() -> None:
     assert float(seen.skewness) == pytest.approx(stats.skew(kept, bias=False), rel=1e-3)
 
 
+def test_rows_all_the_same_have_no_skewness() -> None:
+    assert float(SkewMoments.of(jnp.full(30, 2.5), jnp.ones(30, bool)).skewness) == 0
+
+
 @pytest.mark.parametrize("of_same_rows", [True, False])
 @pytest.mark.parametrize("repeats", [True, False])
 def test_third_cumulant_of_noise_and_padding(of_same_rows: bool, repeats: bool) -> None:

@@ -79,8 +79,10 @@ class SkewMoments(NamedTuple):
     def skewness(self) -> Array:
         """gamma, the sample skewness with its usual small-sample factor sqrt(n(n-1))/(n-2)."""
         n = jnp.maximum(self.count, 3).astype(self.mean.dtype)
-        spread = jnp.maximum(self.squares / n, jnp.finfo(self.mean.dtype).tiny) ** 1.5
-        return jnp.sqrt(n * (n - 1)) / (n - 2) * (self.cubes / n / spread)
+        spread = (self.squares / n) ** 1.5
+        is_spread = spread > 0  # rows that are all the same have none
+        skewness = self.cubes / n / jnp.where(is_spread, spread, 1)
+        return jnp.where(is_spread, jnp.sqrt(n * (n - 1)) / (n - 2) * skewness, 0)
 
 
 class Extremes(NamedTuple):
