@@ -16,8 +16,8 @@ from jax import random as jr
 
 import tallchain as tc
 from benchmarks.measure import load, save
-from benchmarks.pairs import Fixed
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
+from tallchain.proposals import Fixed
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS, NEEDED, BATCH, SEED = 20_000, 150.0, 50, 3
@@ -50,7 +50,7 @@ def shares(kernel: tc.MetropolisHastings, deltas: jax.Array, trials: int) -> tup
     """Share accepted and mean rows at each Delta."""
 
     def at(delta: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        moved = tc.types.replace(kernel, proposal=Fixed(delta))
+        moved = tc.types.replace(kernel, proposal=Fixed(jnp.ones(()), delta))
         _, verdict = moved.step(key, tc.kernel.State(jnp.zeros(())))
         return verdict.is_accepted, verdict.num_rows
 
@@ -70,10 +70,10 @@ def measure() -> dict[str, Any]:
     results = {}
     for name, test in TESTS.items():
         kernel = tc.MetropolisHastings(
-            posterior, tc.Shuffled(data, BATCH), proposal=Fixed(jnp.zeros(())), acceptance=test()
+            posterior, tc.Shuffled(data, BATCH), proposal=Fixed(jnp.ones(())), acceptance=test()
         )
         # Tests on all rows have no noise beside their own: the formula will do.
-        if hasattr(kernel.acceptance, "exact_chance") and name in ("Metropolis()", "Barker()"):
+        if name in ("Metropolis()", "Barker()"):
             accepted = np.asarray(kernel.acceptance.exact_chance(jnp.asarray(DELTAS)))
             mean_rows = np.full(len(DELTAS), float(ROWS))
         else:

@@ -19,7 +19,8 @@ from jax import random as jr
 import tallchain as tc
 from benchmarks.measure import save
 from tallchain.acceptance import MinibatchBarker, Penalty
-from tallchain.types import Array, Proposed, part
+from tallchain.proposals import Fixed
+from tallchain.types import Array
 
 ROWS, BATCH, SEED = 1_000_000, 50, 11
 DELTAS = (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
@@ -54,30 +55,12 @@ def laws() -> dict[str, np.ndarray]:
     return {name: (values - values.mean()) / values.std() for name, values in rows.items()}
 
 
-@part
-class Fixed:
-    """Always propose the same candidate, with a log correction that sets Delta."""
-
-    log_correction: Array
-
-    def check(self, position: Array) -> None:
-        """Any."""
-
-    def draw(self, key: Array, position: Array) -> tuple:
-        """Nothing."""
-        return ()
-
-    def propose(self, noise: tuple, position: Array) -> Proposed:
-        """The other end of the pair."""
-        return Proposed(jnp.ones_like(position), self.log_correction)
-
-
 def kernel_of(rows: np.ndarray, needed: float, acceptance: Any) -> tc.MetropolisHastings:
     """Rows whose mean over `needed` of them has variance 1; K = N, so that Lambda_i is the row."""
     data = (np.sqrt(needed) * rows).astype(np.float32)
     posterior = tc.Posterior(jnp.zeros_like, jnp.multiply, temperature=len(data))
     source = tc.WithReplacement(data, BATCH)
-    return tc.MetropolisHastings(posterior, source, proposal=Fixed(jnp.zeros(())), acceptance=acceptance)
+    return tc.MetropolisHastings(posterior, source, proposal=Fixed(jnp.ones(())), acceptance=acceptance)
 
 
 @partial(jax.jit, static_argnames="count")

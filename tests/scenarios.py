@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 from scipy.special import expit
 
+from tallchain.acceptance.evidence import Moments
 from tallchain.models import Posterior
 from tallchain.proposals import RandomWalk
-from tallchain.types import Array, Proposed, PyTree, part
+from tallchain.types import Array, Ask, Judgement, Population, Proposed, PyTree, part
 
 NUM_ROWS = 20_000
 BATCH_SIZE = 100
@@ -113,17 +113,30 @@ class Flip:
         )
 
 
+# ---- broken on purpose -------------------------------------------------------------------------
+
+
+class _Memory(NamedTuple):
+    offset: Array
+    key: Array
+
+
 @part
-class Fixed:
-    """Always propose the same candidate: for acceptance probabilities at a fixed pair."""
+class Redrawn:
+    """Barker's test on the rows so far, with new noise at every look, until a look accepts or four are over."""
 
-    candidate: PyTree
+    Evidence = Moments
 
-    def check(self, position: PyTree) -> None:
-        """Any."""
+    def appetite(self, population: Population) -> int:
+        return population.batch_size
 
-    def draw(self, key: Array, position: PyTree) -> tuple:
-        return ()
+    def draw(self, key: Array) -> Array:
+        return key
 
-    def propose(self, noise: tuple, position: PyTree) -> Proposed:
-        return Proposed(jax.tree.map(jnp.asarray, self.candidate), 0.0)
+    def open(self, noise: Array, offset: Array, bound: None, population: Population) -> tuple[_Memory, Ask]:
+        return _Memory(offset, noise), Ask(population.batch_size)
+
+    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+        is_accepted = evidence.mean + memory.offset + jr.logistic(jr.fold_in(memory.key, evidence.count)) > 0
+        is_decided = is_accepted | (evidence.count >= 4 * population.batch_size)
+        return Judgement(memory, Ask(population.batch_size), is_decided, is_accepted)

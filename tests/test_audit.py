@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 import tallchain as tc
 from conftest import SEED
 from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SOUND, SOURCES
-from scenarios import BATCH_SIZE, SCENARIOS
+from scenarios import BATCH_SIZE, SCENARIOS, Redrawn
 from tallchain import cli, diagnostics, figures
 from tallchain.acceptance.evidence import Moments
-from tallchain.audit import Audit, drift, errors, run, trials
+from tallchain.auditing import Audit, drift, errors, run, trials
 from tallchain.types import Array, Ask, Judgement, Population, part, replace
 
 # Its fixtures are costly: one worker makes them, once.
@@ -275,33 +275,6 @@ def test_growing_batches_of_skewed_rows_are_found() -> None:
     audit = minibatch_audit(SKEWED)
     assert audit.is_error_found
     assert audit.log_odds.low > 0.02
-
-
-class _RedrawnMemory(NamedTuple):
-    offset: Array
-    key: Array
-
-
-@part
-class Redrawn:
-    """Barker's test on the rows so far, with new noise at every look, until a look accepts or four are over."""
-
-    Evidence: ClassVar = Moments
-
-    def appetite(self, population: Population) -> int:
-        return population.batch_size
-
-    def draw(self, key: Array) -> Array:
-        return key
-
-    def open(self, noise: Array, offset: Array, bound: Any, population: Population) -> tuple[_RedrawnMemory, Ask]:
-        return _RedrawnMemory(offset, noise), Ask(population.batch_size)
-
-    def judge(self, memory: _RedrawnMemory, evidence: Moments, population: Population) -> Judgement:
-        noise = jr.logistic(jr.fold_in(memory.key, evidence.count))
-        is_accepted = evidence.mean + memory.offset + noise > 0
-        is_decided = is_accepted | (evidence.count >= 4 * population.batch_size)
-        return Judgement(memory, Ask(population.batch_size), is_decided, is_accepted)
 
 
 def test_noise_redrawn_at_each_look_is_found() -> None:

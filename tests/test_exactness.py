@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import pytest
-from jax import random as jr
 
 from checks import agrees, ks_p_values, run, z_scores
 from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SETTINGS, SOUND, SOURCES
-from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS
+from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS, Redrawn
 from tallchain.acceptance import MinibatchBarker
-from tallchain.acceptance.evidence import Moments
-from tallchain.types import Array, Ask, Judgement, Population, Proposed, part, replace
+from tallchain.types import Array, Proposed, part, replace
 
 # `make test` runs every test on one source and two of them on every source; the rest of the product, and settings of
 # the same tests, are for `make test-slow`.
@@ -67,35 +63,9 @@ def test_check_refuses_a_dropped_log_correction(acceptance: str) -> None:
     assert not agrees(run(target, ACCEPTANCE[acceptance](), SOURCES["windows"], proposal=broken), target)
 
 
-class _Memory(NamedTuple):
-    offset: Array
-    key: Array
-
-
-@part
-class _Redrawn:
-    """Barker's test on the rows so far, with new noise at every look, until a look accepts or all rows are read."""
-
-    Evidence = Moments
-
-    def appetite(self, population: Population) -> int:
-        return population.batch_size
-
-    def draw(self, key: Array) -> Array:
-        return key
-
-    def open(self, noise: Array, offset: Array, bound: None, population: Population) -> tuple[_Memory, Ask]:
-        return _Memory(offset, noise), Ask(population.batch_size)
-
-    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
-        is_accepted = evidence.mean + memory.offset + jr.logistic(jr.fold_in(memory.key, evidence.count)) > 0
-        is_decided = is_accepted | (evidence.count >= 4 * population.batch_size)
-        return Judgement(memory, Ask(population.batch_size), is_decided, is_accepted)
-
-
 def test_check_refuses_noise_redrawn_at_each_look() -> None:
     target = SCENARIOS["two states"]()
-    assert not agrees(run(target, _Redrawn(), SOURCES["windows"]), target)
+    assert not agrees(run(target, Redrawn(), SOURCES["windows"]), target)
 
 
 def test_check_refuses_the_wrong_temperature() -> None:

@@ -17,7 +17,9 @@ def test_snippets_run(capsys: pytest.CaptureFixture) -> None:
     assert snippets
     for snippet in snippets:
         exec(compile(snippet, "README.md", "exec"), {})
-    assert "rows per decision" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "rows per decision" in printed
+    assert "NO ERROR FOUND" in printed
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)

@@ -1,8 +1,8 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, models, proposals, sources
+from tallchain import acceptance, diagnostics, models, proposals, sources
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
-from tallchain.audit import Audit, audit
+from tallchain.auditing import Audit, audit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.proposals import RandomWalk
@@ -32,6 +32,7 @@ __all__ = [
     "WithReplacement",
     "acceptance",
     "audit",
+    "diagnostics",
     "models",
     "proposals",
     "sample",

@@ -31,8 +31,36 @@ from tallchain.types import AcceptanceTest
 if TYPE_CHECKING:
     from rich.console import Console
 
-with contextlib.suppress(ModuleNotFoundError):  # the annotations below need it only once `build_app` is called
+with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` is called, which says so
     import typer
+
+    # Options that several commands have.
+    _Rows = Annotated[int, typer.Option(min=1, help="N, the rows of data; the temperature is N/100.")]
+    _Chains = Annotated[int, typer.Option(min=1, help="Chains, run side by side.")]
+    _Draws = Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")]
+    _Warmup = Annotated[int, typer.Option(min=0, help="Draws of each chain to make first and throw away.")]
+    _Step = Annotated[float, typer.Option(help="Standard deviation of the random walk's steps.")]
+    _BatchSize = Annotated[int, typer.Option(min=1, help="Rows of the pilot, or between two judgements of the test.")]
+    _Sigma = Annotated[
+        float | None,
+        typer.Option(
+            help="Noise the test absorbs, up to 1.6; more means fewer rows. With --test minibatch only; 1 by default.",
+        ),
+    ]
+    _Test = Annotated[
+        "TestName",
+        typer.Option(
+            help="What decides. minibatch: the library's default. paper: as printed in the paper. published: as in the "
+            "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
+        ),
+    ]
+    _Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")]
+    _Numbers = Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")]
+    _Picture = Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="Where to save the picture.", show_default="beside the numbers, as PNG"),
+    ]
+    _NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 
 _MODES = np.array([[0.0, 1.0], [1.0, -1.0]])
 _START_SD = 1.0  # the posterior has 0.45 and 0.85
@@ -88,28 +116,17 @@ def _options(
 
 def demo(
     *,
-    rows: Annotated[int, typer.Option(min=1, help="N, the rows of data; the temperature is N/100.")] = 1_000_000,
-    chains: Annotated[int, typer.Option(min=1, help="Chains, run side by side.")] = 64,
-    draws: Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")] = 40_000,
-    warmup: Annotated[int, typer.Option(min=0, help="Draws of each chain to make first and throw away.")] = 2_000,
-    step: Annotated[float, typer.Option(help="Standard deviation of the random walk's steps.")] = 0.15,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows to read between two judgements of the test.")] = 50,
-    sigma: Annotated[
-        float | None,
-        typer.Option(
-            help="Noise the test absorbs, up to 1.6; more means fewer rows. With --test minibatch only; 1 by default.",
-        ),
-    ] = None,
-    test: Annotated[
-        TestName,
-        typer.Option(
-            help="What decides. minibatch: the library's default. paper: as printed in the paper. published: as in the "
-            "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
-        ),
-    ] = TestName.MINIBATCH,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the data, the starts and the chains.")] = 0,
+    rows: _Rows = 1_000_000,
+    chains: _Chains = 64,
+    draws: _Draws = 40_000,
+    warmup: _Warmup = 2_000,
+    step: _Step = 0.15,
+    batch_size: _BatchSize = 50,
+    sigma: _Sigma = None,
+    test: _Test = TestName.MINIBATCH,
+    seed: _Seed = 0,
     output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the picture.")] = Path("results/demo.png"),
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+    no_progress: _NoProgress = False,
 ) -> None:
     """Sample the paper's mixture of two Gaussians, compare with the exact posterior, and draw a picture.
 
@@ -118,23 +135,9 @@ def demo(
     """
     _require("arviz_stats", "matplotlib")
     _prepare(output, figures.formats())
-    acceptance = _acceptance(test, sigma)
     mixture = gaussian_mixture(rows, seed=seed)
-    with _refusals("--batch-size"):
-        source = Shuffled(mixture.data, batch_size)
-    with _refusals("--step"):
-        proposal = RandomWalk(step)
-    kernel = MetropolisHastings(mixture.posterior, source, proposal=proposal, acceptance=acceptance)
-    with _refusals():
-        trace = tallchain.sample(
-            jax.random.key(seed),
-            kernel,
-            _starts(chains, seed),
-            draws,
-            num_chains=chains,
-            num_warmup=warmup,
-            progress=not no_progress,
-        )
+    kernel = _kernel(mixture, _acceptance(test, sigma), step, batch_size)
+    trace = _sample(kernel, draws, chains=chains, warmup=warmup, seed=seed, progress=not no_progress)
     _report(_named(trace), mixture, test, output)
 
 
@@ -153,6 +156,22 @@ def _acceptance(test: TestName, sigma: float | None) -> AcceptanceTest:
                 return Barker()
             case TestName.METROPOLIS:
                 return Metropolis()
+
+
+def _kernel(mixture: GaussianMixture, acceptance: AcceptanceTest, step: float, batch_size: int) -> MetropolisHastings:
+    with _refusals("--batch-size"):
+        source = Shuffled(mixture.data, batch_size)
+    with _refusals("--step"):
+        proposal = RandomWalk(step)
+    return MetropolisHastings(mixture.posterior, source, proposal=proposal, acceptance=acceptance)
+
+
+def _sample(kernel: MetropolisHastings, draws: int, *, chains: int, warmup: int, seed: int, progress: bool) -> Trace:
+    starts = _starts(chains, seed)
+    with _refusals():
+        return tallchain.sample(
+            jax.random.key(seed), kernel, starts, draws, num_chains=chains, num_warmup=warmup, progress=progress
+        )
 
 
 def _starts(num_chains: int, seed: int) -> np.ndarray:
@@ -195,39 +214,23 @@ def _comparison(summary: Summary, grid: Grid) -> str:
 
 def audit(
     *,
-    rows: Annotated[int, typer.Option(min=1, help="N, the rows of data; the temperature is N/100.")] = 1_000_000,
-    chains: Annotated[int, typer.Option(min=1, help="Chains, run side by side.")] = 64,
-    draws: Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")] = 6_000,
-    warmup: Annotated[int, typer.Option(min=0, help="Draws of each chain to make first and throw away.")] = 2_000,
-    step: Annotated[float, typer.Option(help="Standard deviation of the random walk's steps.")] = 0.15,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows to read between two judgements of the test.")] = 50,
-    sigma: Annotated[
-        float | None,
-        typer.Option(
-            help="Noise the test absorbs, up to 1.6; more means fewer rows. With --test minibatch only; 1 by default.",
-        ),
-    ] = None,
-    test: Annotated[
-        TestName,
-        typer.Option(
-            help="What decides. minibatch: the library's default. paper: as printed in the paper. published: as in the "
-            "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
-        ),
-    ] = TestName.MINIBATCH,
+    rows: _Rows = 1_000_000,
+    chains: _Chains = 64,
+    draws: _Draws = 6_000,
+    warmup: _Warmup = 2_000,
+    step: _Step = 0.15,
+    batch_size: _BatchSize = 50,
+    sigma: _Sigma = None,
+    test: _Test = TestName.MINIBATCH,
     decisions: Annotated[int, typer.Option(min=2, help="Decisions to audit; each costs a pass over all rows.")] = 400,
     trials: Annotated[
         int | None,
         typer.Option(min=2, help="Repetitions of each decision, each way.", show_default="2000, or as many rows allow"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the data, the starts and the chains.")] = 0,
-    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")] = Path(
-        "results/audit.json"
-    ),
-    picture: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="Where to save the picture.", show_default="beside the numbers, as PNG"),
-    ] = None,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+    seed: _Seed = 0,
+    output: _Numbers = Path("results/audit.json"),
+    picture: _Picture = None,
+    no_progress: _NoProgress = False,
 ) -> None:
     """Say how wrong a test's decisions are on the paper's mixture, and how far they move the posterior.
 
@@ -238,23 +241,10 @@ def audit(
     picture = output.with_suffix(".png") if picture is None else picture
     _prepare(output, ["json"])
     _prepare(picture, figures.formats(), "--picture")
-    acceptance = _acceptance(test, sigma)
     mixture = gaussian_mixture(rows, seed=seed)
-    with _refusals("--batch-size"):
-        source = Shuffled(mixture.data, batch_size)
-    with _refusals("--step"):
-        proposal = RandomWalk(step)
-    kernel = MetropolisHastings(mixture.posterior, source, proposal=proposal, acceptance=acceptance)
+    kernel = _kernel(mixture, _acceptance(test, sigma), step, batch_size)
+    trace = _sample(kernel, draws, chains=chains, warmup=warmup, seed=seed, progress=not no_progress)
     with _refusals():
-        trace = tallchain.sample(
-            jax.random.key(seed),
-            kernel,
-            _starts(chains, seed),
-            draws,
-            num_chains=chains,
-            num_warmup=warmup,
-            progress=not no_progress,
-        )
         result = tallchain.audit(
             kernel, trace, num_decisions=decisions, num_trials=trials, seed=seed, progress=not no_progress
         )
@@ -272,13 +262,11 @@ def audit(
 
 def reproduce_correction(
     *,
-    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")] = Path(
-        "results/correction.json"
-    ),
+    output: _Numbers = Path("results/correction.json"),
     quick: Annotated[
         bool, typer.Option("--quick", help="One column of the table only (n = 2000, sigma = 1): seconds.")
     ] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+    no_progress: _NoProgress = False,
 ) -> None:
     """Repeat the appendix table: how close normal noise plus the correction comes to logistic.
 
@@ -305,16 +293,11 @@ def _agreement(entries: Sequence[correction.Entry]) -> str:
 
 def reproduce_worst_case(
     *,
-    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")] = Path(
-        "results/worst_case.json"
-    ),
-    picture: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="Where to save the picture.", show_default="beside the numbers, as PNG"),
-    ] = None,
+    output: _Numbers = Path("results/worst_case.json"),
+    picture: _Picture = None,
     quick: Annotated[bool, typer.Option("--quick", help="Three tests and small N only: seconds.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the data and the decisions.")] = 0,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+    seed: _Seed = 0,
+    no_progress: _NoProgress = False,
 ) -> None:
     """Repeat the worst case of section 2.2: how often a test needs every row, and how many on average.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tallchain.audit import audit  # noqa: F401 (offered here, beside the summary)
+from tallchain.auditing import audit  # noqa: F401 (offered here, beside the summary)
 from tallchain.trace import Trace
 
 _LEAST_DRAWS = 4  # ArviZ gives no effective sample size below

@@ -15,7 +15,7 @@ from tallchain.trace import Trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tallchain.audit import Audit
+    from tallchain.auditing import Audit
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 _BLUE, _VERMILION, _BLACK = "#0072B2", "#D55E00", "#000000"

@@ -73,21 +73,21 @@ def sample(
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
     recorder = Recorder(kernel.source.population.num_rows, num_chains, num_samples, num_warmup)
-    with _catch_interrupt() as interrupt:
+    with catch_interrupt() as interrupt:
         positions = _one_per_chain(kernel, initial, num_chains)
         schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
         check_start(schedule.at(kernel, jnp.int32(0)), positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
         recorder.start_clock()
         lanes = lockstep.start(kernel, schedule, keys, positions)
-        slots = chunk_size or _slots(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
+        slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
 
         def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
             last = jnp.int32(num_draws)
             return lockstep.run(kernel, schedule, keys, lanes, last=last, turns=jnp.int32(turns), slots=slots)
 
         with progress_bar(progress, num_draws * num_chains) as report:
-            _fill(recorder, run, lanes, num_draws, interrupt, report)
+            fill(recorder, run, lanes, num_draws, interrupt, report)
     if recorder.num_finished <= num_warmup:
         raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
     trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
@@ -95,7 +95,7 @@ def sample(
     return trace
 
 
-def _fill(
+def fill(
     recorder: Recorder,
     run: Callable[[lockstep.Lane, int], tuple[lockstep.Lane, lockstep.Drawn]],
     lanes: lockstep.Lane,
@@ -174,7 +174,8 @@ def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int)
     )
 
 
-def _slots(bytes_per_slot: int, num_draws: int) -> int:
+def slots_within(bytes_per_slot: int, num_draws: int) -> int:
+    """Draws per chain between two visits to the host, such that they fit into memory."""
     budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
     return max(1, min(_CHUNK_SLOTS, num_draws, budget // max(bytes_per_slot, 1)))
 
@@ -192,7 +193,7 @@ def _warn_of_invalid(trace: Trace) -> None:
 
 
 @contextmanager
-def _catch_interrupt() -> Generator[threading.Event]:
+def catch_interrupt() -> Generator[threading.Event]:
     """Turn the first Ctrl-C into an event, so that a chunk is never lost half-way; the second raises as usual."""
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import random as jr
+from scipy import stats
 from scipy.stats import t as student
 
 from tallchain.acceptance import MinibatchBarker
@@ -129,3 +130,12 @@ def test_the_check_refuses_noise_that_is_drawn_again(key: jax.Array) -> None:
 def test_refusals(options, fragment: str) -> None:
     with pytest.raises(ValueError, match=fragment):
         Combined(**options)
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(0.001, 0.003), (0.005, 0.02), (0.05, 0.4)])
+def test_error_added_is_as_small_as_it_says(epsilon: float, most: float) -> None:
+    """sigma^2 h(t) sum over looks of (n/k - 1), h(t) = (1 + t^2) Phi(-t) - t phi(t), eight looks, a pilot of 50."""
+    t = stats.t.isf(epsilon, 49)
+    looks = Combined().looks
+    h = (1 + t**2) * stats.norm.sf(t) - t * stats.norm.pdf(t)
+    assert h * sum(looks / k - 1 for k in range(1, looks)) <= most

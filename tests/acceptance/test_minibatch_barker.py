@@ -13,7 +13,6 @@ from scipy import stats
 from scipy.special import expit
 
 from conftest import SEED
-from scenarios import Fixed
 from tallchain import MetropolisHastings
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.evidence import Moments, SkewMoments
@@ -21,6 +20,7 @@ from tallchain.acceptance.minibatch_barker import STOPPING
 from tallchain.acceptance.stopping import Pilot
 from tallchain.acceptance.tables import Noise, Reading, logistic
 from tallchain.models import Posterior
+from tallchain.proposals import Fixed
 from tallchain.sources import Shuffled, WithReplacement
 from tallchain.types import Population, replace
 

@@ -16,7 +16,7 @@ from scipy import integrate, stats
 from scipy.special import expit, hyp0f1
 
 from conftest import SEED
-from scenarios import SCENARIOS, Fixed, Scenario, normal_mean
+from scenarios import SCENARIOS, Scenario, normal_mean
 from tallchain import MetropolisHastings, Posterior, RandomWalk
 from tallchain.acceptance import Austere, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.acceptance.austere import standard_error
@@ -25,6 +25,7 @@ from tallchain.acceptance.penalty import penalty
 from tallchain.acceptance.tables import Reading
 from tallchain.kernel import State
 from tallchain.models import gaussian_mixture
+from tallchain.proposals import Fixed
 from tallchain.sources import Shuffled
 from tallchain.types import Population, part, replace, static
 

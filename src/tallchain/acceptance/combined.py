@@ -114,11 +114,8 @@ class Combined:
         barker = memory.barker
         ahead = _extrapolated(evidence, memory.plan)
         reading = self.barker.read(barker, ahead, population)
-        # For a negative skewness the tables take -X_corr: with the bits turned over too, X hardly changes with a
-        # skewness whose estimate changes its sign.
-        bits = barker.noise.bits
-        noise = barker.noise._replace(bits=jnp.where(jnp.asarray(reading.skew) < 0, ~bits, bits))
-        x = jnp.where(is_exact(ahead, population), logistic(bits), self.barker.tables.total(noise, reading))
+        noise = barker.noise
+        x = jnp.where(is_exact(ahead, population), logistic(noise.bits), self.barker.tables.total(noise, reading))
         margin = reading.estimate + x
         t = float(stdtrit(max(self.barker.appetite(population) - 1, 1), 1 - self.epsilon))
         # The variance of other rows: that of the same ones would stop where it is small, which skewed rows do not do

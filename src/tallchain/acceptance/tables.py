@@ -122,8 +122,10 @@ class Tables:
         i, share_i = _between(reading.inverse_nu, self.inverse_nus)
         j, share_j = _between(jnp.abs(reading.skew), self.skews)
         table = self._flat(level, i + (noise.choice[0] < share_i), j + (noise.choice[1] < share_j))
-        atom = self.atoms.reshape(-1)[self._search(table, noise.bits)]
-        return padding + jnp.where(reading.skew < 0, -atom, atom)
+        is_mirrored = jnp.asarray(reading.skew) < 0
+        # The bits are turned over too: X_corr hardly changes where the estimate of a small skewness changes its sign.
+        atom = self.atoms.reshape(-1)[self._search(table, jnp.where(is_mirrored, ~noise.bits, noise.bits))]
+        return padding + jnp.where(is_mirrored, -atom, atom)
 
     def chance(self, reading: Reading) -> Array:
         """P(Delta* + X_nc + X_corr > 0), the randomness of the test integrated out.

@@ -1,5 +1,6 @@
 """Ways to a candidate: each draws its noise, proposes, and states its log correction."""
 
+from tallchain.proposals.fixed import Fixed
 from tallchain.proposals.random_walk import RandomWalk
 
-__all__ = ["RandomWalk"]
+__all__ = ["Fixed", "RandomWalk"]

@@ -181,7 +181,7 @@ class Audit:
     @property
     def verdict(self) -> str:
         """What was found, in words."""
-        from tallchain.audit.text import verdict
+        from tallchain.auditing.text import verdict
 
         return verdict(self)
 
@@ -191,7 +191,7 @@ class Audit:
         return _plain(dataclasses.asdict(self) | derived)
 
     def __str__(self) -> str:
-        from tallchain.audit.text import report
+        from tallchain.auditing.text import report
 
         return report(self)
 

@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
-from tallchain.audit.drift import Basis, bound_of, drift_of, error_p_value, flow_of, regress
-from tallchain.audit.errors import Z, decisions_of, mean_of, outcomes_of, reach_of, size_of, worst_of
-from tallchain.audit.records import Audit, Cost, Decisions, Size
-from tallchain.audit.trials import catch_interrupt, choose_trials, exact_log_ratios, make_pairs, repeat
+from tallchain.auditing.drift import Basis, bound_of, drift_of, error_p_value, flow_of, regress
+from tallchain.auditing.errors import Z, decisions_of, mean_of, outcomes_of, reach_of, size_of, worst_of
+from tallchain.auditing.records import Audit, Cost, Decisions, Size
+from tallchain.auditing.trials import choose_trials, exact_log_ratios, make_pairs, repeat
 from tallchain.checks import are_scalars
 from tallchain.kernel import MetropolisHastings
+from tallchain.sample import catch_interrupt
 from tallchain.trace import Trace
 from tallchain.types import is_positive, is_whole
 
@@ -49,7 +50,7 @@ def audit(
     proposal's word for its log correction: errors in these are not seen.
 
     The drift is estimated to first order in the errors, among linear and quadratic functions of the position (see
-    `tallchain.audit.drift`); where there are fewer than five decisions for each coefficient products are left out,
+    `tallchain.auditing.drift`); where there are fewer than five decisions for each coefficient products are left out,
     then squares, then the estimate.
 
     Args:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
-from tallchain.audit.records import Decisions, Estimate, Size
+from tallchain.auditing.records import Decisions, Estimate, Size
 from tallchain.kernel import MetropolisHastings
 from tallchain.trace import Trace
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tallchain.audit.drift import DECISIONS_PER_FEATURE
-from tallchain.audit.records import FALSE_ALARMS, Audit, Estimate, Size
+from tallchain.auditing.drift import DECISIONS_PER_FEATURE
+from tallchain.auditing.records import FALSE_ALARMS, Audit, Estimate, Size
 
 _WIDTH = 37  # of the names in front of the numbers
 

@@ -17,13 +17,11 @@ from tallchain.acceptance.evidence import Moments
 from tallchain.acceptance.full_data import Metropolis
 from tallchain.kernel import MetropolisHastings, Noise, Trial
 from tallchain.progress import progress_bar
-from tallchain.sample import _catch_interrupt as catch_interrupt
-from tallchain.sample import _fill, _slots
+from tallchain.proposals import Fixed
+from tallchain.sample import fill, slots_within
 from tallchain.schedule import Schedule
 from tallchain.trace import Recorder, Trace
-from tallchain.types import Array, Proposed, PyTree, Verdict, part, replace
-
-__all__ = ["Pairs", "catch_interrupt", "choose_trials", "exact_log_ratios", "make_pairs", "repeat"]
+from tallchain.types import Array, PyTree, Verdict, part, replace
 
 _PAIRS = 128  # scanned side by side; each holds a window of rows
 _LOOKS = 16  # windows scanned between two looks at Ctrl-C
@@ -44,25 +42,6 @@ class Pairs(NamedTuple):
     there: PyTree
     log_correction: Array
     """log q(here | there) - log q(there | here)."""
-
-
-@part
-class _Known:
-    """A proposal that is already made."""
-
-    candidate: PyTree
-    log_correction: Array
-
-    def check(self, position: PyTree) -> None:
-        """Any."""
-
-    def draw(self, key: Array, position: PyTree) -> tuple[()]:
-        """Nothing is random."""
-        return ()
-
-    def propose(self, noise: PyTree, position: PyTree) -> Proposed:
-        """The one that is known."""
-        return Proposed(self.candidate, self.log_correction)
 
 
 def make_pairs(kernel: MetropolisHastings, trace: Trace, count: int, key: Array) -> Pairs:
@@ -94,7 +73,7 @@ def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: thread
     chain's own are; the windows are added up in float64.
     """
     scanner = MetropolisHastings(
-        kernel.posterior, kernel.source, proposal=_Known(None, jnp.zeros(())), acceptance=Metropolis()
+        kernel.posterior, kernel.source, proposal=Fixed(None, jnp.zeros(())), acceptance=Metropolis()
     )
     population = kernel.source.population.num_rows
     num_pairs = len(pairs.log_correction)
@@ -119,7 +98,7 @@ def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: thread
 @jax.jit
 def _open_scans(scanner: MetropolisHastings, pairs: Pairs) -> Trial:
     def open_one(pair: Pairs) -> Trial:
-        known = replace(scanner, proposal=_Known(pair.there, pair.log_correction))
+        known = replace(scanner, proposal=Fixed(pair.there, pair.log_correction))
         return known.open(known.draw(jr.key(0), pair.here), pair.here)
 
     return jax.vmap(open_one)(pairs)
@@ -176,7 +155,7 @@ class _Repeated:
     def open(self, noise: Noise, position: _At) -> _Repetition:
         """Open a trial at the pair."""
         here, there, log_correction = self._pair(position)
-        trial = replace(self.kernel, proposal=_Known(there, log_correction)).open(noise, here)
+        trial = replace(self.kernel, proposal=Fixed(there, log_correction)).open(noise, here)
         return _Repetition(trial, self._seen(trial), jnp.zeros((), bool))
 
     def look(self, position: _At, repetition: _Repetition) -> _Repetition:
@@ -233,7 +212,7 @@ def repeat(
     recorder = Recorder(kernel.source.population.num_rows, num_lanes, num_draws, 0)
     recorder.start_clock()
     lanes = lockstep.start(engine, schedule, keys, repeated.start(num_lanes))
-    slots = _slots(lockstep.bytes_per_slot(engine, keys, lanes), num_draws)
+    slots = slots_within(lockstep.bytes_per_slot(engine, keys, lanes), num_draws)
 
     def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
         last = jnp.int32(num_draws)
@@ -241,7 +220,7 @@ def repeat(
         return lanes, drawn._replace(position=drawn.position.seen)
 
     with progress_bar(progress, num_draws * num_lanes) as report:
-        _fill(recorder, run, lanes, num_draws, interrupt, report)
+        fill(recorder, run, lanes, num_draws, interrupt, report)
     if recorder.num_finished * lanes_per_pair < 2:
         raise KeyboardInterrupt("the audit was interrupted before every decision was repeated")
     trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)

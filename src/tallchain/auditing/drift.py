@@ -22,8 +22,8 @@ import jax
 import numpy as np
 from scipy.special import chdtrc
 
-from tallchain.audit.errors import DELTA_ERROR, bonferroni, interval
-from tallchain.audit.records import Bound, Decisions, Drift, Estimate
+from tallchain.auditing.errors import DELTA_ERROR, bonferroni, interval
+from tallchain.auditing.records import Bound, Decisions, Drift, Estimate
 from tallchain.trace import Trace
 from tallchain.types import PyTree
 

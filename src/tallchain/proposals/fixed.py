@@ -1,0 +1,32 @@
+"""A proposal that is already made: for the same decision again and again."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from tallchain.types import Array, Proposed, PyTree, part
+
+
+@part
+class Fixed:
+    """Always propose the same candidate.
+
+    Args:
+        candidate: the position to propose.
+        log_correction: log q(old | new) - log q(new | old).
+    """
+
+    candidate: PyTree
+    log_correction: Array | float = 0.0
+
+    def check(self, position: PyTree) -> None:
+        """Take any."""
+
+    def draw(self, key: Array, position: PyTree) -> tuple[()]:
+        """Nothing is random."""
+        return ()
+
+    def propose(self, noise: PyTree, position: PyTree) -> Proposed:
+        """Return the candidate."""
+        return Proposed(jax.tree.map(jnp.asarray, self.candidate), self.log_correction)
