@@ -31,6 +31,17 @@ from tallchain.types import AcceptanceTest
 if TYPE_CHECKING:
     from rich.console import Console
 
+
+class TestName(StrEnum):
+    """The acceptance tests of the demo."""
+
+    MINIBATCH = "minibatch"
+    PAPER = "paper"
+    PUBLISHED = "published"
+    BARKER = "barker"
+    METROPOLIS = "metropolis"
+
+
 with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` is called, which says so
     import typer
 
@@ -48,7 +59,7 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` i
         ),
     ]
     _Test = Annotated[
-        "TestName",
+        TestName,
         typer.Option(
             help="What decides. minibatch: the library's default. paper: as printed in the paper. published: as in the "
             "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
@@ -66,16 +77,6 @@ _MODES = np.array([[0.0, 1.0], [1.0, -1.0]])
 _START_SD = 1.0  # the posterior has 0.45 and 0.85
 _TABLE_WIDTH = 130
 _GRID_POINTS = 151  # mean and sd are right to 7 digits, and the contours look smooth
-
-
-class TestName(StrEnum):
-    """The acceptance tests of the demo."""
-
-    MINIBATCH = "minibatch"
-    PAPER = "paper"
-    PUBLISHED = "published"
-    BARKER = "barker"
-    METROPOLIS = "metropolis"
 
 
 def main() -> None:
