@@ -29,7 +29,7 @@ def run(scenario: Scenario, acceptance, source, *, chains: int = 300, length: in
         acceptance=acceptance,
     )
     starts = scenario.starts(np.random.default_rng(SEED), chains)
-    return sample(jax.random.key(SEED), kernel, starts, length, num_chains=chains, progress=False)
+    return sample(jax.random.key(SEED), kernel, starts, length, num_chains=chains, scan=0, progress=False)
 
 
 def z_scores(trace: Trace, scenario: Scenario) -> np.ndarray:

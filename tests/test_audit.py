@@ -22,7 +22,7 @@ import tallchain as tc
 from conftest import SEED
 from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SOUND, SOURCES
 from scenarios import BATCH_SIZE, SCENARIOS, Redrawn
-from tallchain import cli, diagnostics, figures
+from tallchain import cli, diagnostics, figures, scan
 from tallchain.acceptance.evidence import Moments
 from tallchain.auditing import Audit, drift, errors, run, trials
 from tallchain.types import Array, Ask, Judgement, Population, part, replace
@@ -135,9 +135,9 @@ def test_delta_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     num_rows = 150_001
     data = np.resize(DATA, num_rows) + np.linspace(0, 0.1, num_rows, dtype=np.float32)
     kernel = kernel_of(tc.Barker(), data)
-    pairs = trials.make_pairs(kernel, trace_of(), 9, jr.key(0))
-    monkeypatch.setattr(trials, "_PAIRS", 5)
-    found = trials.exact_log_ratios(kernel, pairs, threading.Event())
+    pairs = scan.make_pairs(kernel, trace_of(), 9, jr.key(0))
+    monkeypatch.setattr(scan, "_PAIRS", 5)
+    found = run.exact_log_ratios(kernel, pairs, threading.Event())
     here, there = (np.asarray(t, np.float64) for t in (pairs.here, pairs.there))
     rows = np.mean((data.astype(np.float64) - here[:, None]) ** 2 - (data - there[:, None]) ** 2, axis=1) / 2
     expected = rows * NUM_ROWS / TEMPERATURE - (there**2 - here**2) / 8
@@ -146,7 +146,7 @@ def test_delta_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_decisions_are_those_of_the_chain() -> None:
     trace = trace_of()
-    pairs = trials.make_pairs(kernel_of(tc.Barker()), trace, 5000, jr.key(SEED))
+    pairs = scan.make_pairs(kernel_of(tc.Barker()), trace, 5000, jr.key(SEED))
     assert len(np.unique(pairs.here)) > 4990  # none twice, but for float32
     assert np.isin(pairs.here, trace.position).all()
     steps = np.asarray(pairs.there - pairs.here, np.float64) / STEP
@@ -567,8 +567,8 @@ def test_interrupt_keeps_the_trials_made(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_interrupt_of_the_scan_ends_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "_open_scans", _interrupted(trials._open_scans))
-    with pytest.raises(KeyboardInterrupt, match="before the exact log ratios"):
+    monkeypatch.setattr(scan, "_begin", _interrupted(scan._begin))
+    with pytest.raises(KeyboardInterrupt, match="before all rows were read"):
         scaled_audit(1.1)
 
 

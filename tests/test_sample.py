@@ -129,11 +129,11 @@ def test_invalid_log_ratios_are_rejected_counted_and_reported(key, bad: float, w
 
     kernel = kernel_of(tc.Posterior(log_prior, log_likelihood, 400.0), acceptance)
     with pytest.warns(RuntimeWarning, match="NaN or \\+inf and counted as rejections"):
-        trace = sample(key, kernel, 0.5, 100, num_chains=4, progress=False)
+        trace = sample(key, kernel, 0.5, 100, num_chains=4, scan=0, progress=False)
     assert trace.is_invalid.sum() > 0
     assert trace.position.max() <= 1
     assert not trace.is_accepted[trace.is_invalid].any()
-    assert "INVALID" in str(trace.summary())
+    assert "log ratios were NaN or +inf" in str(trace.summary())
 
 
 def test_minus_infinity_is_an_ordinary_rejection(key: jax.Array) -> None:

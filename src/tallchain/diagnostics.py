@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from tallchain.auditing import audit  # noqa: F401 (offered here, beside the summary)
+from tallchain.scan import Scan
 from tallchain.trace import Trace
 
+_MOST_R_HAT = 1.01  # Vehtari et al. 2021
 _LEAST_DRAWS = 4  # ArviZ gives no effective sample size below
 
 
@@ -39,7 +41,7 @@ class Rows:
     total: int
     """All rows looked at, warm-up included."""
     scanned: int
-    """All rows read beside them for bounds or design, warm-up included."""
+    """All rows read beside them for bounds, design or checks, warm-up included."""
     share: float
     """Mean rows per decision, scanned ones included, as a share of the N rows there are."""
 
@@ -54,10 +56,13 @@ class Summary:
     parameters: tuple[Parameter, ...]
     acceptance: float
     rows: Rows
-    num_invalid: int
+    complaints: tuple[str, ...]
+    """What may be wrong with the draws, in words."""
     seconds: float
     draws_per_second: float
     is_interrupted: bool
+    is_one_start: bool
+    scan: Scan | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, for JSON."""
@@ -82,9 +87,28 @@ class Summary:
             f"rows read in all     {rows.total:,} looked at, {rows.scanned:,} scanned beside them (warm-up included)",
             f"speed                {self.draws_per_second:,.0f} draws/s in {self.seconds:.1f} s, compilation apart",
         ]
-        if self.num_invalid:
-            lines.append(f"INVALID              {self.num_invalid:,} log ratios were NaN or +inf: rejected")
-        return "\n".join(lines)
+        return "\n".join(lines + self._warnings())
+
+    def _warnings(self) -> list[str]:
+        lines = []
+        if self.scan:
+            worst = f"skewness {max(self.scan.skewness):.2g}, excess kurtosis {max(self.scan.kurtosis):.2g}"
+            lines.append(
+                f"all rows were read   at {self.scan.num_proposals} proposals; at worst, the mean of "
+                f"{self.scan.batch:,.0f} rows has {worst}"
+            )
+        elif self.rows.share < 1:
+            lines.append("NOT CHECKED          no pass over all rows: a few rows that carry the posterior go unnoticed")
+        disagree = [p.name for p in self.parameters if p.r_hat > _MOST_R_HAT]
+        if disagree:
+            lines.append(
+                f"CHAINS DISAGREE      r_hat above {_MOST_R_HAT} for {_few(disagree)}: more warm-up, more draws, other "
+                "steps, or several modes"
+            )
+        elif self.is_one_start:
+            lines.append("ONE START            chains from one position do not show whether there are other modes")
+        lines += [f"WARNING              {complaint}" for complaint in self.complaints]
+        return lines
 
 
 def summarise(trace: Trace) -> Summary:
@@ -98,7 +122,9 @@ def summarise(trace: Trace) -> Summary:
         percentile_99=float(np.percentile(trace.num_rows, 99)),
         max=int(trace.num_rows.max()),
         total=int(trace.num_rows.sum(dtype=np.int64)) + trace.warmup.num_rows,
-        scanned=int(trace.num_scanned.sum(dtype=np.int64)) + trace.warmup.num_scanned,
+        scanned=int(trace.num_scanned.sum(dtype=np.int64))
+        + trace.warmup.num_scanned
+        + (trace.scan.num_rows if trace.scan else 0),
         share=float(trace.num_rows.mean() + trace.num_scanned.mean()) / trace.population,
     )
     return Summary(
@@ -108,10 +134,12 @@ def summarise(trace: Trace) -> Summary:
         parameters=tuple(p for name, draws in trace.variables().items() for p in _parameters(name, draws)),
         acceptance=float(trace.is_accepted.mean()),
         rows=rows,
-        num_invalid=int(trace.is_invalid.sum()) + trace.warmup.num_invalid,
+        complaints=tuple(trace.complaints()),
         seconds=trace.seconds,
         draws_per_second=decisions / trace.seconds if trace.seconds else float("nan"),
         is_interrupted=trace.is_interrupted,
+        is_one_start=trace.is_one_start,
+        scan=trace.scan,
     )
 
 
@@ -138,6 +166,10 @@ def _convergence(flat: np.ndarray) -> tuple[np.ndarray, ...]:
             array_stats.ess(flat, method="tail", prob=(0.05, 0.95), **axes),
             array_stats.rhat(flat, **axes),
         )
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _figure(name: str, value: float) -> str:

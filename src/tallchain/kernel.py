@@ -30,6 +30,7 @@ from tallchain.types import (
     Posterior,
     Proposal,
     PyTree,
+    RowFunction,
     ScaledProposal,
     Source,
     Verdict,
@@ -157,8 +158,7 @@ class MetropolisHastings:
     def open(self, noise: Noise, position: PyTree) -> Trial:
         """Propose, and let the test say how many rows it wants to see first."""
         candidate, log_correction = self.proposal.propose(noise.proposal, position)
-        log_prior = self.posterior.log_prior
-        offset = jnp.asarray(log_prior(candidate) - log_prior(position) + log_correction, jnp.result_type(float))
+        offset = self.offset(position, candidate, log_correction)
         bound = None if self.bound is None else self._factor * self.bound(position, candidate)
         memory, ask = self.acceptance.open(noise.acceptance, offset, bound, self.source.population)
         zero = jnp.zeros((), jnp.int32)
@@ -175,11 +175,7 @@ class MetropolisHastings:
 
     def look(self, position: PyTree, trial: Trial) -> Trial:
         """Read one window: Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)) for each of its rows."""
-        log_likelihood = self.posterior.log_likelihood
-
-        def log_ratio(row: PyTree) -> Array:
-            return self._factor * (log_likelihood(trial.candidate, row) - log_likelihood(position, row))
-
+        log_ratio = self.row_log_ratio(position, trial.candidate)
         summarise = self.acceptance.Evidence.of
         cursor, seen, taken = self.source.look(trial.cursor, trial.ask, self.width, log_ratio, summarise)
         return trial._replace(
@@ -214,6 +210,16 @@ class MetropolisHastings:
         is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio)
         verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid)
         return where(is_accepted, trial.candidate, position), verdict
+
+    def offset(self, position: PyTree, candidate: PyTree, log_correction: Array | float) -> Array:
+        """Return log p0(t') - log p0(t) + log q(t|t') - log q(t'|t)."""
+        log_prior = self.posterior.log_prior
+        return jnp.asarray(log_prior(candidate) - log_prior(position) + log_correction, jnp.result_type(float))
+
+    def row_log_ratio(self, position: PyTree, candidate: PyTree) -> RowFunction:
+        """Return the function of a row Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t))."""
+        log_likelihood = self.posterior.log_likelihood
+        return lambda row: self._factor * (log_likelihood(candidate, row) - log_likelihood(position, row))
 
     @property
     def _factor(self) -> Array | float:

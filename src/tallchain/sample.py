@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import threading
 import time
@@ -20,6 +21,8 @@ from tallchain import lockstep
 from tallchain.checks import are_scalars, check_start
 from tallchain.kernel import MetropolisHastings
 from tallchain.progress import Report, progress_bar
+from tallchain.scan import Scan
+from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
 from tallchain.trace import Recorder, Trace
 from tallchain.types import Array, PyTree, is_whole
@@ -48,6 +51,7 @@ def sample(
     num_chains: int = 1,
     num_warmup: int = 0,
     schedule: Schedule | None = None,
+    scan: int = 8,
     progress: bool = True,
     chunk_size: int | None = None,
 ) -> Trace:
@@ -65,10 +69,13 @@ def sample(
         num_chains: chains, a look of each at a time; many of them make better use of the machine than one.
         num_warmup: draws to make first and throw away; their rows are counted in the trace.
         schedule: temperature and proposal scale as functions of the draw.
+        scan: proposals at which to read EVERY row, once, at the end: a minibatch cannot know of rows it has not seen,
+            so that a few rows which carry the posterior go unnoticed without it. A warning says what it found; 0 leaves
+            it out.
         progress: show a progress bar (needs `rich`).
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
-    _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, chunk_size)
+    _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)
     key = _single_key(key)
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
@@ -77,6 +84,7 @@ def sample(
         positions = _one_per_chain(kernel, initial, num_chains)
         schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
         check_start(schedule.at(kernel, jnp.int32(0)), positions)
+        is_one_start = _is_one(positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
         recorder.start_clock()
         lanes = lockstep.start(kernel, schedule, keys, positions)
@@ -88,10 +96,15 @@ def sample(
 
         with progress_bar(progress, num_draws * num_chains) as report:
             fill(recorder, run, lanes, num_draws, interrupt, report)
-    if recorder.num_finished <= num_warmup:
-        raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-    trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
-    _warn_of_invalid(trace)
+        if recorder.num_finished <= num_warmup:
+            raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
+        trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
+        trace = dataclasses.replace(trace, is_one_start=is_one_start)
+        if scan and not interrupt.is_set():
+            at_end = schedule.at(kernel, jnp.int32(num_draws - 1))
+            trace = dataclasses.replace(trace, scan=_scan(at_end, trace, scan, key, interrupt))
+    for complaint in trace.complaints():
+        warnings.warn(complaint[0].upper() + complaint[1:] + ".", RuntimeWarning, stacklevel=2)
     return trace
 
 
@@ -125,13 +138,28 @@ def fill(
         ) from error
 
 
+def _scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
+    """Read every row at some proposals; whatever happens there, the draws are not lost."""
+    try:
+        return scan_rows(kernel, trace, count, jr.fold_in(key, trace.num_chains), interrupt)
+    except KeyboardInterrupt:
+        return None
+    except Exception as error:
+        raise SamplingError(
+            f"The draws are made, and the pass over all rows that checks them broke: {error!r}. They are in the "
+            "`trace` of this exception; `sample(scan=0)` leaves the pass out.",
+            trace,
+        ) from error
+
+
 def _check_arguments(
-    kernel: Any, schedule: Any, num_samples: Any, num_chains: Any, num_warmup: Any, chunk_size: Any
+    kernel: Any, schedule: Any, num_samples: Any, num_chains: Any, num_warmup: Any, scan: Any, chunk_size: Any
 ) -> None:
     for name, value, least in (
         ("num_samples", num_samples, 1),
         ("num_chains", num_chains, 1),
         ("num_warmup", num_warmup, 0),
+        ("scan", scan, 0),
         ("chunk_size", 1 if chunk_size is None else chunk_size, 1),
     ):
         if not is_whole(value, least):
@@ -174,22 +202,15 @@ def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int)
     )
 
 
+def _is_one(positions: PyTree) -> bool:
+    """Whether all chains are at the same place."""
+    return all(bool(np.all(np.asarray(leaf) == np.asarray(leaf[:1]))) for leaf in jax.tree.leaves(positions))
+
+
 def slots_within(bytes_per_slot: int, num_draws: int) -> int:
     """Draws per chain between two visits to the host, such that they fit into memory."""
     budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
     return max(1, min(_CHUNK_SLOTS, num_draws, budget // max(bytes_per_slot, 1)))
-
-
-def _warn_of_invalid(trace: Trace) -> None:
-    count = int(trace.is_invalid.sum()) + trace.warmup.num_invalid
-    if count:
-        total = trace.is_invalid.size + trace.warmup.num_decisions
-        warnings.warn(
-            f"{count} of {total} log ratios were NaN or +inf and counted as rejections. The posterior is wrong "
-            "wherever that happens: find the positions where your log prior or log likelihood is not finite.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
 
 
 @contextmanager

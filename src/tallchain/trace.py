@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.types import PyTree, Verdict
 
 if TYPE_CHECKING:
     from tallchain.diagnostics import Summary
     from tallchain.lockstep import Drawn
+    from tallchain.scan import Scan
+
+_FEW_SHARE = 0.01  # of the decisions that may fall on very few rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Trace:
         seconds: time spent sampling, warm-up included, compilation not.
         compile_seconds: time to the first turn: checks on the device, compilation.
         is_interrupted: the run ended before all draws were made.
+        is_one_start: all chains started from the same position.
+        scan: what a pass over all rows at the end of the run has shown; None if there was none.
     """
 
     position: PyTree
@@ -67,6 +73,8 @@ class Trace:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     is_interrupted: bool = False
+    is_one_start: bool = False
+    scan: Scan | None = None
 
     @property
     def num_chains(self) -> int:
@@ -82,6 +90,24 @@ class Trace:
         """The draws by name: the keys of a dict, the fields of a record, or "position" for a single array."""
         leaves = jax.tree_util.tree_leaves_with_path(self.position)
         return {jax.tree_util.keystr(path, simple=True, separator=".") or "position": leaf for path, leaf in leaves}
+
+    def complaints(self) -> list[str]:
+        """Say in words what may be wrong with the draws; nothing if nothing was seen."""
+        found = [] if self.scan is None else self.scan.complaints()
+        is_few = np.isfinite(self.log_ratio) & (self.num_rows < min(LEAST_ROWS, self.population))
+        if is_few.mean() > _FEW_SHARE:
+            found.append(
+                f"{is_few.mean():.0%} of the decisions fell on fewer than {LEAST_ROWS} rows, from which no variance "
+                "can be told. Give the test a larger batch"
+            )
+        num_invalid = int(self.is_invalid.sum()) + self.warmup.num_invalid
+        if num_invalid:
+            total = self.is_invalid.size + self.warmup.num_decisions
+            found.append(
+                f"{num_invalid} of {total} log ratios were NaN or +inf and counted as rejections. The posterior is "
+                "wrong wherever that happens: find the positions where your log prior or log likelihood is not finite"
+            )
+        return found
 
     def to_datatree(self) -> Any:
         """Return an xarray DataTree with the groups ArviZ expects (needs `arviz-base`)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 import time
 from typing import Any
 
@@ -15,10 +16,11 @@ from jax import random as jr
 from tallchain.auditing.drift import Basis, bound_of, drift_of, error_p_value, flow_of, regress
 from tallchain.auditing.errors import Z, decisions_of, mean_of, outcomes_of, reach_of, size_of, worst_of
 from tallchain.auditing.records import Audit, Cost, Decisions, Size
-from tallchain.auditing.trials import choose_trials, exact_log_ratios, make_pairs, repeat
+from tallchain.auditing.trials import choose_trials, repeat
 from tallchain.checks import are_scalars
 from tallchain.kernel import MetropolisHastings
 from tallchain.sample import catch_interrupt
+from tallchain.scan import Pairs, make_pairs, row_moments
 from tallchain.trace import Trace
 from tallchain.types import is_positive, is_whole
 
@@ -144,6 +146,12 @@ def _check_trace(kernel: Any, trace: Any) -> None:
             "that made it."
         )
     kernel.proposal.check(position)
+
+
+def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> np.ndarray:
+    """Delta of every pair from all rows."""
+    offset = jax.vmap(kernel.offset)(*pairs)
+    return np.asarray(offset, np.float64) + row_moments(kernel, pairs, interrupt).mean
 
 
 def _left_out(decisions: Decisions, reach: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Decisions of a chain, their exact log ratios, and many repetitions of each."""
+"""Many repetitions of the decisions of a chain."""
 
 from __future__ import annotations
 
@@ -13,110 +13,20 @@ from jax import lax
 from jax import random as jr
 
 from tallchain import lockstep
-from tallchain.acceptance.evidence import Moments
-from tallchain.acceptance.full_data import Metropolis
 from tallchain.kernel import MetropolisHastings, Noise, Trial
 from tallchain.progress import progress_bar
 from tallchain.proposals import Fixed
 from tallchain.sample import fill, slots_within
+from tallchain.scan import Pairs
 from tallchain.schedule import Schedule
 from tallchain.trace import Recorder, Trace
 from tallchain.types import Array, PyTree, Verdict, part, replace
 
-_PAIRS = 128  # scanned side by side; each holds a window of rows
-_LOOKS = 16  # windows scanned between two looks at Ctrl-C
 _LANES = {"cpu": 2**10}  # decisions side by side
 _LANES_ELSEWHERE = 2**16
 _MOST_TRIALS, _LEAST_TRIALS = 2000, 32
 _CHANCES = 2**10  # asked for at a time: a test may hold thousands of numbers for each
 _ROWS = 2**28  # for the trials of an audit to read, where their number is not given
-
-
-# ---- pairs -------------------------------------------------------------------------------------
-
-
-class Pairs(NamedTuple):
-    """Proposals, by decision."""
-
-    here: PyTree
-    there: PyTree
-    log_correction: Array
-    """log q(here | there) - log q(there | here)."""
-
-
-def make_pairs(kernel: MetropolisHastings, trace: Trace, count: int, key: Array) -> Pairs:
-    """Choose draws of the trace at random (none twice while there are enough), and propose from each."""
-    choice, proposals = jr.split(key)
-    size = trace.is_accepted.size
-    random = np.random.default_rng(np.asarray(jr.key_data(choice)))
-    chain, draw = np.unravel_index(random.choice(size, count, replace=count > size), trace.is_accepted.shape)
-    here = jax.tree.map(lambda leaf: jnp.asarray(leaf[chain, draw]), trace.position)
-    return _propose(kernel, here, jr.split(proposals, count))
-
-
-@jax.jit
-def _propose(kernel: MetropolisHastings, here: PyTree, keys: Array) -> Pairs:
-    def propose(key: Array, position: PyTree) -> Pairs:
-        candidate, correction = kernel.proposal.propose(kernel.proposal.draw(key, position), position)
-        return Pairs(position, candidate, jnp.asarray(correction, jnp.result_type(float)))
-
-    return jax.vmap(propose)(keys, here)
-
-
-# ---- the exact log ratio -----------------------------------------------------------------------
-
-
-def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> np.ndarray:
-    """Delta of every pair from all rows.
-
-    The numbers per row, and their mean over one window, are as JAX has them (in float32, unless told otherwise), as the
-    chain's own are; the windows are added up in float64.
-    """
-    scanner = MetropolisHastings(
-        kernel.posterior, kernel.source, proposal=Fixed(None, jnp.zeros(())), acceptance=Metropolis()
-    )
-    population = kernel.source.population.num_rows
-    num_pairs = len(pairs.log_correction)
-    num_blocks = -(-num_pairs // _PAIRS)
-    # Blocks of one size, the last one filled up: they share a program.
-    blocks = np.arange(num_blocks * -(-num_pairs // num_blocks)).reshape(num_blocks, -1)
-    results = []
-    for block in np.minimum(blocks, num_pairs - 1):
-        some = jax.tree.map(lambda leaf, block=block: leaf[block], pairs)
-        trials = _open_scans(scanner, some)
-        offset = np.asarray(trials.offset, np.float64)
-        total = np.zeros_like(offset)
-        for _ in range(0, population, scanner.width * _LOOKS):
-            trials, counts, means = _scan(scanner, some, trials)
-            total += (np.asarray(counts, np.float64) * np.asarray(means, np.float64)).sum(0)
-            if interrupt.is_set():
-                raise KeyboardInterrupt("the audit was interrupted before the exact log ratios were known")
-        results.append(offset + total / population)
-    return np.concatenate(results)[:num_pairs]
-
-
-@jax.jit
-def _open_scans(scanner: MetropolisHastings, pairs: Pairs) -> Trial:
-    def open_one(pair: Pairs) -> Trial:
-        known = replace(scanner, proposal=Fixed(pair.there, pair.log_correction))
-        return known.open(known.draw(jr.key(0), pair.here), pair.here)
-
-    return jax.vmap(open_one)(pairs)
-
-
-@jax.jit
-def _scan(scanner: MetropolisHastings, pairs: Pairs, trials: Trial) -> tuple[Trial, Array, Array]:
-    """Read the next windows; return count and mean by window and pair. A window beyond the last row counts 0."""
-
-    def look(here: PyTree, trial: Trial) -> Trial:
-        return scanner.look(here, trial._replace(evidence=Moments.empty()))
-
-    def one_window(trials: Trial, _: None) -> tuple[Trial, tuple[Array, Array]]:
-        trials = jax.vmap(look)(pairs.here, trials)
-        return trials, (trials.evidence.count, trials.evidence.mean)
-
-    trials, (counts, means) = lax.scan(one_window, trials, length=_LOOKS)
-    return trials, counts, means
 
 
 # ---- trials ------------------------------------------------------------------------------------
