@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.measure import load
+from benchmarks.orders import FINE, LATE, bound, mean_error, select, shift_law
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -95,31 +94,99 @@ def evidence() -> str:
     return table(header, rows)
 
 
+PAIR_RULES = (
+    "growth",
+    "growth, skew as printed",
+    "stein",
+    "pilot, skew",
+    "fresh",
+    "fresh, skew",
+    "penalty, fresh",
+)
+
+
 def pairs() -> str:
     record = load("pairs")
     deltas = record["configuration"]["deltas"]
+    shown = [
+        r for r in record["results"]["rules"] if r["rule"] in PAIR_RULES and r["law"].startswith(("normal", "exp"))
+    ]
     rows = [
         [result["law"], result["rule"], f"{result['mean_rows']:.0f}", f"{result['shift']:+.3f}"]
         + [f"{error:+.3f}" for error in result["log_odds_error"]]
-        for result in record["results"]["rules"]
+        for result in shown
     ]
-    worst = max(max(result["standard_error"]) for result in record["results"]["rules"])
+    worst = max(max(result["standard_error"]) for result in shown)
     header = ["rows", "rule", "read", "shift of Delta*", *(f"Delta = {delta:g}" for delta in deltas)]
     return table(header, rows) + f"\n\nStandard errors of the last columns: at most {worst:.4f}."
 
 
+def stopped() -> str:
+    """Mean |error| over Delta against the rows needed, by stopping rule, for exponential rows."""
+    results = [r for r in load("pairs")["results"]["by_rows"] if r["law"].startswith("exponential")]
+    needed = sorted({r["needed"] for r in results})
+    cells = {(r["rule"], r["needed"]): f"{mean_error(r):.4f}" for r in results}
+    rows = [[rule, *(cells[rule, b] for b in needed)] for rule in dict.fromkeys(r["rule"] for r in results)]
+    return table(["exponential rows", *(f"b near {b:.0f}" for b in needed)], rows)
+
+
 def orders() -> str:
-    """Mean |error| over Delta against the rows needed, and the power of b that fits."""
-    results = load("pairs")["results"]["by_rows"]
+    """The power of b at a fixed b, and the errors at one b."""
+    results = load("orders")["results"]
+    power = {(p["method"], p["rows"], p["rule"]): p for p in results["powers"]}
+    at = 200
     rows = []
-    for law in dict.fromkeys(r["law"] for r in results):
-        for rule in dict.fromkeys(r["rule"] for r in results):
-            series = [r for r in results if (r["law"], r["rule"]) == (law, rule)]
-            errors = [float(np.mean(np.abs(r["log_odds_error"]))) for r in series]
-            power = np.polyfit(np.log([r["needed"] for r in series]), np.log(errors), 1)[0]
-            rows.append([law, rule, *(f"{error:.4f}" for error in errors), f"{power:+.2f}"])
-    header = ["rows", "rule", *(f"b near {r['needed']:.0f}" for r in series), "power of b"]
-    return table(header, rows)
+    for kind in (entry["rows"] for entry in results["moments"]):
+        known = [power["quadrature", kind, rule]["power"] for rule in ("none", "skew, own table", "skew")]
+        used = [power["simulation", kind, rule]["power"] for rule in ("none", "printed", "skew")]
+        used.append(power["simulation", kind, "skew"]["late_power"])
+        errors = {r["rule"]: mean_error(r) for r in results["simulation"] if (r["rows"], r["b"]) == (kind, at)}
+        cells = [f"{value:+.2f}" for value in known + used]
+        rows.append([kind, *cells, *(f"{errors[rule]:.4f}" for rule in ("none", "printed", "skew"))])
+    header = [
+        *("rows", "known: no correction", "skew, a table for each b", "skew, shipped tables"),
+        *("estimated: no correction", "A.5 as printed", "skew", f"skew, b >= {LATE}"),
+        *(f"error at b = {at}: no correction", "A.5 as printed", "skew"),
+    ]
+    clear = min(mean_error(r) / r["standard_error_of_mean"] for r in results["simulation"])
+    return table(header, rows) + f"\n\n{floor()} Every simulated error is at least {clear:.0f} standard errors."
+
+
+def floor() -> str:
+    """What the interpolation between shipped tables leaves, at the largest b."""
+    results = load("orders")["results"]
+    left, whole = (
+        [select(results["quadrature"], entry["rows"], rule)[-1] for entry in results["moments"]]
+        for rule in ("skew", "none")
+    )
+    shares = [mean_error(a) / mean_error(b) for a, b in zip(left, whole, strict=True)]
+    return (
+        f"With variance and skewness known the shipped tables leave {min(shares):.1%} to {max(shares):.1%} of the "
+        f"uncorrected error at b = {left[0]['b']}."
+    )
+
+
+def shift() -> str:
+    results = load("pairs")["results"]["by_rows"]
+    growth = [r["shift"] / shift_law(r) for r in results if r["rule"] == "growth" and r["needed"] >= FINE]
+    most = {rule: max(abs(r["shift"]) for r in results if r["rule"] == rule) for rule in ("fresh", "pilot")}
+    noise = max(r["shift_error"] for r in results)
+    return (
+        f'Measured over predicted for "growth", b of {FINE:.0f} and more: {min(growth):.2f} to {max(growth):.2f}. '
+        f'Largest shift of "fresh": {most["fresh"]:.4f}, of "pilot": {most["pilot"]:.4f}; '
+        f"standard errors at most {noise:.4f}."
+    )
+
+
+def paper_bound() -> str:
+    results = load("orders")["results"]
+    at = 200
+    rows = []
+    for entry in results["moments"]:
+        series = [r for r in results["quadrature"] if (r["rows"], r["b"]) == (entry["rows"], at)]
+        error = {r["rule"]: r["chance_error"] for r in series}
+        rows.append([entry["rows"], f"{bound(entry, at):.2f}", f"{error['none']:.5f}", f"{error['skew']:.5f}"])
+    return table([f"b = {at}", "the bound", "error of P(accept), no correction", "skew correction"], rows)
 
 
 def bounds() -> str:
@@ -219,7 +286,10 @@ def device() -> str:
 
 BLOCKS = {
     write.__name__: write
-    for write in (mixture, correction, speed, choosing, evidence, pairs, orders, bounds, combined, worst_case)
+    for write in (
+        *(mixture, correction, speed, choosing, evidence, bounds, combined, worst_case),
+        *(pairs, stopped, orders, shift, paper_bound),
+    )
 }
 
 
