@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tallchain.auditing import audit  # noqa: F401 (offered here, beside the summary)
+from tallchain.auditing import audit, bound_limits  # noqa: F401 (offered here, beside the summary)
 from tallchain.scan import Scan
 from tallchain.trace import Trace
 

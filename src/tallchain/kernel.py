@@ -176,8 +176,7 @@ class MetropolisHastings:
     def look(self, position: PyTree, trial: Trial) -> Trial:
         """Read one window: Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)) for each of its rows."""
         log_ratio = self.row_log_ratio(position, trial.candidate)
-        summarise = self.acceptance.Evidence.of
-        cursor, seen, taken = self.source.look(trial.cursor, trial.ask, self.width, log_ratio, summarise)
+        cursor, seen, taken = self.source.look(trial.cursor, trial.ask, self.width, log_ratio, trial.evidence.of)
         return trial._replace(
             evidence=trial.evidence.merge(seen),
             cursor=cursor,
@@ -208,7 +207,9 @@ class MetropolisHastings:
         log_ratio = trial.evidence.mean + trial.offset
         # -inf is an answer: the candidate is impossible. NaN and +inf are not.
         is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio)
-        verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid)
+        report = getattr(self.acceptance, "report", None)
+        extras = report(trial.memory, trial.evidence, self.source.population) if report else {}
+        verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid, extras)
         return where(is_accepted, trial.candidate, position), verdict
 
     def offset(self, position: PyTree, candidate: PyTree, log_correction: Array | float) -> Array:

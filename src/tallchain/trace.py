@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -53,6 +54,7 @@ class Trace:
         num_scanned: rows read beside them, for bounds or design.
         log_ratio: the estimate of the log ratio on which the decision fell.
         is_invalid: the log ratio was NaN or +inf, which counts as a rejection.
+        extras: what else the test reports of a decision, by name.
         population: N, the rows there are.
         warmup: totals over the warm-up draws.
         seconds: time spent sampling, warm-up included, compilation not.
@@ -69,6 +71,7 @@ class Trace:
     log_ratio: np.ndarray
     is_invalid: np.ndarray
     population: int
+    extras: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     warmup: Tally = Tally()
     seconds: float = 0.0
     compile_seconds: float = 0.0
@@ -119,13 +122,16 @@ class Trace:
             "rows_scanned": self.num_scanned,
             "log_ratio": self.log_ratio,
             "invalid": self.is_invalid,
+            **self.extras,
         }
         attributes = {
             "num_rows": self.population,
             "interrupted": int(self.is_interrupted),
             "sampling_time": self.seconds,
         }
-        return from_dict({"posterior": self.variables(), "sample_stats": stats}, attrs={"posterior": attributes})
+        with warnings.catch_warnings():  # more chains than draws are a mistake elsewhere, and usual here
+            warnings.filterwarnings("ignore", message="Found chain dimension to be longer", category=UserWarning)
+            return from_dict({"posterior": self.variables(), "sample_stats": stats}, attrs={"posterior": attributes})
 
     def summary(self) -> Summary:
         """Return means, errors and costs, printable (needs `arviz-stats`)."""

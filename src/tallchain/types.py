@@ -135,6 +135,8 @@ class Verdict(NamedTuple):
     """The estimate Delta* (exact after a full read) on which the decision fell."""
     is_invalid: Array
     """The log ratio was NaN or +inf, and the candidate was rejected for it."""
+    extras: dict[str, Array]
+    """What else the test reports, by name."""
 
 
 # ---- what the parts promise --------------------------------------------------------------------
@@ -153,9 +155,11 @@ class Evidence(Protocol):
         """Return the summary of no rows."""
         ...
 
-    @classmethod
-    def of(cls, values: Array, is_valid: Array) -> Any:
-        """Summarise one window; entries that are not valid do not count."""
+    def of(self, values: Array, is_valid: Array) -> Any:
+        """Summarise one window; entries that are not valid do not count.
+
+        Called on the evidence so far; a class method will do where it has no part in it.
+        """
         ...
 
     def merge(self, other: Any) -> Any:
@@ -210,10 +214,11 @@ class ScaledProposal(Proposal, Protocol):
 class AcceptanceTest(Protocol):
     """A rule that asks for rows until it can decide. It never sees a parameter, a model or a proposal.
 
-    Two methods are welcome where they make sense, and used by `tallchain.diagnostics.audit`:
-    `chance(memory, evidence, population)`, the probability to accept given the rows on which the decision falls, for
-    rules whose own noise has no part in how many rows they read; and `exact_chance(log_ratio)`, the probability to
-    accept of the test on all rows that the rule approximates.
+    Three methods are welcome where they make sense. `report(memory, evidence, population)` gives numbers by name to
+    keep with the verdict of a decision. The others are used by `tallchain.diagnostics.audit`: `chance(memory, evidence,
+    population)` is the probability to accept given the rows on which the decision falls, for rules whose own noise has
+    no part in how many rows they read; `exact_chance(log_ratio)` that of the test on all rows which the rule
+    approximates.
     """
 
     @property

@@ -70,6 +70,8 @@ class Combined:
                 "beforehand how many rows they will judge on; got "
                 + (f"one with stopping={stopping!r}." if isinstance(barker, MinibatchBarker) else f"{barker!r}.")
             )
+        if barker.delta is not None:
+            raise ValueError(f"`Combined(barker=...)` must have no bound on its error; got delta={barker.delta!r}.")
         if not is_whole(looks, least=1):
             raise ValueError(f"`Combined(looks=...)` must be a whole number, at least 1; got {looks!r}.")
         set_fields(self, epsilon=float(epsilon), looks=int(looks), barker=barker)

@@ -42,7 +42,7 @@ class Pilot(NamedTuple):
     @classmethod
     def of(cls, evidence: Moments | SkewMoments) -> Pilot:
         """Return what the rows read so far say as a pilot."""
-        gamma = evidence.skewness if isinstance(evidence, SkewMoments) else jnp.zeros_like(evidence.mean)
+        gamma = getattr(evidence, "skewness", jnp.zeros_like(evidence.mean))
         return cls(jnp.ones((), bool), evidence.count, evidence.mean, row_variance(evidence), gamma)
 
 

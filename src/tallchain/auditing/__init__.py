@@ -12,7 +12,8 @@ the kernel's own test many times both ways, and reports the error in log-odds
 and what it does to the posterior.
 """
 
+from tallchain.auditing.bound import BoundLimits, bound_limits
 from tallchain.auditing.records import Audit, Bound, Cost, Decisions, Drift, Estimate, Size
 from tallchain.auditing.run import audit
 
-__all__ = ["Audit", "Bound", "Cost", "Decisions", "Drift", "Estimate", "Size", "audit"]
+__all__ = ["Audit", "Bound", "BoundLimits", "Cost", "Decisions", "Drift", "Estimate", "Size", "audit", "bound_limits"]

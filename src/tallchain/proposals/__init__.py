@@ -1,6 +1,7 @@
 """Ways to a candidate: each draws its noise, proposes, and states its log correction."""
 
 from tallchain.proposals.fixed import Fixed
+from tallchain.proposals.pcn import PCN
 from tallchain.proposals.random_walk import RandomWalk
 
-__all__ = ["Fixed", "RandomWalk"]
+__all__ = ["PCN", "Fixed", "RandomWalk"]

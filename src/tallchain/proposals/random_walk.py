@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.types import Array, Proposed, PyTree, is_traced, part, replace
+from tallchain.types import Array, Proposed, PyTree, is_positive, is_traced, part, replace
+
+if TYPE_CHECKING:
+    from tallchain.surrogates import Laplace
 
 
 @part
@@ -41,12 +46,35 @@ class RandomWalk:
                     f"(or a square matrix for a linear map); got {leaf!r}."
                 )
 
+    @classmethod
+    def preconditioned(cls, laplace: Laplace, scale: float | None = None) -> RandomWalk:
+        """Walk with the covariance of a Laplace approximation, times scale^2.
+
+        Args:
+            laplace: N(r, S), as `find_reference(...).laplace` has it; r plays no part.
+            scale: None for 2.38/sqrt(d), the best for Metropolis' test on a normal distribution of many dimensions
+                (Roberts, Gelman and Gilks 1997).
+        """
+        if isinstance(laplace, type) or not hasattr(laplace, "factor"):
+            raise TypeError(
+                "`RandomWalk.preconditioned(laplace=...)` must be a Laplace(...), e.g. "
+                f"`find_reference(...).laplace`; got {laplace!r}."
+            )
+        if scale is not None and not is_positive(scale):
+            raise ValueError(
+                f"`RandomWalk.preconditioned(scale=...)` must be a positive number or None; got {scale!r}."
+            )
+        return cls((2.38 / laplace.d**0.5 if scale is None else scale) * laplace.factor)
+
     def check(self, position: PyTree) -> None:
         """Refuse a scale that does not fit the position."""
         self.__post_init__()
         size = sum(np.size(leaf) for leaf in jax.tree.leaves(position))
         if self._is_matrix(position):
-            if np.linalg.matrix_rank(np.asarray(self.scale)) < size:
+            matrix = np.asarray(self.scale)
+            # Coordinates may be of very different size: that alone makes no matrix singular.
+            lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+            if not np.all(lengths) or np.linalg.matrix_rank(matrix / lengths) < size:
                 raise ValueError(
                     f"`RandomWalk(scale=...)` received a singular {size} x {size} matrix: the walk would never leave "
                     "a subspace. Use a Cholesky factor of a positive definite covariance."

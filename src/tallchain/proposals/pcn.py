@@ -1,0 +1,75 @@
+"""Preconditioned Crank-Nicolson around a normal distribution N(r, S), S = L L' (Cotter, Roberts, Stuart, White 2013).
+
+    t' = r + sqrt(1 - beta^2) (t - r) + beta L z,   z standard normal
+
+leaves N(r, S) unchanged, so log q(t | t') - log q(t' | t) = log N(t; r, S) - log N(t'; r, S). In w = L^-1 (t - r) that
+is (|w'|^2 - |w|^2)/2, and w' is known without a solve: w' = sqrt(1 - beta^2) w + beta z.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random as jr
+from jax.flatten_util import ravel_pytree
+
+from tallchain.types import Array, Proposed, PyTree, is_positive, is_traced, part, replace
+
+if TYPE_CHECKING:
+    from tallchain.surrogates import Laplace
+
+
+@part
+class PCN:
+    """Crank-Nicolson steps around a Laplace approximation: where that is the posterior, every candidate is accepted.
+
+    Args:
+        laplace: N(r, S), as `find_reference(...).laplace` has it.
+        beta: the length of a step, 0 < beta <= 1; 1 draws from N(r, S) wherever the chain is (independence sampling).
+    """
+
+    laplace: Laplace
+    beta: Array | float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.laplace, type) or not hasattr(self.laplace, "factor"):
+            raise TypeError(
+                f"`PCN(laplace=...)` must be a Laplace(...), e.g. `find_reference(...).laplace`; got {self.laplace!r}."
+            )
+        if not is_traced(self.beta) and not (is_positive(self.beta) and self.beta <= 1):
+            raise ValueError(f"`PCN(beta=...)` must be above 0 and at most 1; got {self.beta!r}.")
+
+    def check(self, position: PyTree) -> None:
+        """Refuse a position that is not of the Laplace approximation's shapes."""
+        self.__post_init__()
+        mean = self.laplace.mean
+        is_same = jax.tree.structure(position) == jax.tree.structure(mean)
+        if not is_same or jax.tree.map(np.shape, position) != jax.tree.map(np.shape, mean):
+            raise ValueError(
+                f"`PCN(laplace=...)` moves positions of shapes {jax.tree.map(np.shape, mean)}; got one of shapes "
+                f"{jax.tree.map(np.shape, position)}."
+            )
+
+    def with_scale(self, scale: Array | float) -> PCN:
+        """Return the same proposal with another beta (for schedules)."""
+        return replace(self, beta=scale)
+
+    def draw(self, key: Array, position: PyTree) -> Array:
+        """Draw standard normals, one per coordinate."""
+        return jr.normal(key, (self.laplace.d,), self.laplace.factor.dtype)
+
+    def propose(self, noise: Array, position: PyTree) -> Proposed:
+        """t' = r + sqrt(1 - beta^2) (t - r) + beta L z."""
+        flat, unravel = ravel_pytree(position)
+        mean = ravel_pytree(self.laplace.mean)[0]
+        beta = jnp.asarray(self.beta, noise.dtype)
+        kept = jnp.sqrt((1 - beta) * (1 + beta))
+        deviation = flat - mean
+        w = self.laplace.inverse @ deviation
+        candidate = mean + kept * deviation + beta * (self.laplace.factor @ noise)
+        # (|w'|^2 - |w|^2)/2, multiplied out: |w|^2 is not subtracted from something that holds nearly all of it.
+        log_correction = 0.5 * beta**2 * ((noise - w) @ (noise + w)) + beta * kept * (w @ noise)
+        return Proposed(unravel(candidate.astype(flat.dtype)), log_correction)

@@ -1,0 +1,482 @@
+"""The mode of a posterior, by Newton's method over all rows: where surrogates are expanded.
+
+    maximise  log p0(t) + (1/K) sum_i log p(x_i | t)
+
+by a trust-region Newton method (Conn, Gould and Toint 2000). It works in the coordinates u of t = t0 + W u, in which
+the Hessian at the start t0, estimated from some of the rows, is the identity: there a gradient is a distance to the
+mode in posterior standard deviations, about. The end is judged without that estimate, by the Newton decrement
+
+    sqrt(g' H^-1 g),   g the gradient and H the negative Hessian of the log posterior,
+
+which is that distance, and is the same in all coordinates (Boyd and Vandenberghe 2004, section 9.5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from scipy import linalg
+
+from tallchain.sources.rows import check_data
+from tallchain.surrogates.laplace import Laplace
+from tallchain.surrogates.passes import Passes, Terms, as_floats, derivatives
+from tallchain.types import Array, Posterior, PyTree, is_whole
+
+_MOST_COORDINATES = 2000
+_DENSE = 200  # coordinates up to which every iteration takes the whole Hessian
+_FEW_ROWS = 8192  # for the Hessian at the start
+_TOLERANCE = 3e-3  # of the optimiser, in standard deviations, about
+_NEAR, _FAR = 1e-2, 0.1  # decrements: polish down to the one, refuse above the other
+_POLISHES = 5
+_LEAST_EIGENVALUE = 1e-6  # of the Hessian scaled to a diagonal of ones: float32 tells no smaller one from 0
+_LEAST_DROP = 0.1  # of the log posterior one standard deviation from the mode; a normal's is 0.5
+
+Report = Callable[[int, float], None]
+
+
+class NoReferenceError(RuntimeError):
+    """The posterior has no mode, or none was found, or none with a curvature to speak of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """The mode of a log posterior, and its derivatives at exactly that point."""
+
+    position: PyTree
+    """In JAX's default float: the point at which everything below is evaluated."""
+    temperature: float
+    """K."""
+    log_prior: float
+    log_likelihood: float
+    """Sum over all rows, not divided by K."""
+    likelihood_gradient: np.ndarray
+    """Of `log_likelihood`, (d,) in float64, by coordinate of the flattened position (`ravel_pytree`)."""
+    likelihood_hessian: np.ndarray
+    """Of `log_likelihood`, (d, d) in float64."""
+    gradient: np.ndarray
+    """Of the log posterior, (d,) in float64: nearly 0."""
+    hessian: np.ndarray
+    """NEGATIVE Hessian of the log posterior, (d, d) in float64: a precision matrix."""
+    decrement: float
+    """Distance to the mode itself in posterior standard deviations."""
+    num_iterations: int
+    num_rows: int
+    """N."""
+    num_passes: int
+    """Over all rows."""
+    rows_read: int
+    """Rows evaluated, in all."""
+    seconds: float
+
+    @property
+    def log_density(self) -> float:
+        """log p0(t) + (1/K) sum_i log p(x_i | t)."""
+        return self.log_prior + self.log_likelihood / self.temperature
+
+    @property
+    def laplace(self) -> Laplace:
+        """The normal distribution with this mode and curvature."""
+        return Laplace.of_precision(self.position, self.hessian)
+
+    def __str__(self) -> str:
+        return (
+            f"Reference: the mode of {self.gradient.size} parameters over {self.num_rows:,} rows, to within "
+            f"{self.decrement:.1g} posterior standard deviations\n"
+            f"log posterior {self.log_density:,.2f}; {self.num_iterations} iterations, {self.num_passes} passes "
+            f"({self.rows_read:,} rows), {self.seconds:.2g} s"
+        )
+
+
+def find_reference(
+    posterior: Posterior, data: PyTree, initial: PyTree, *, max_iterations: int = 100, progress: bool = True
+) -> Reference:
+    """Find the mode of a posterior from all rows, and its curvature there.
+
+    Args:
+        posterior: log prior, log likelihood of one row, temperature.
+        data: an array, or a pytree of arrays, with the rows along the first axis.
+        initial: the position to start from; where there are several modes, the one found depends on it.
+        max_iterations: of the trust-region method; each takes one pass over the rows, or several for more than 200
+            coordinates.
+        progress: show a progress bar, if `rich` is installed.
+
+    Raises:
+        NoReferenceError: if there is no mode to be found, with what to do about it.
+    """
+    begun = time.perf_counter()
+    start = _check(posterior, data, initial, max_iterations)
+    with _progress_bar(bool(progress)) as report:
+        objective, few = _begin(posterior, data, start, report)
+        found, iterations = _minimise(objective, max_iterations)
+        point, step, polishes = _polish(objective, found, iterations)
+        decrement = _decrement(point, step)
+        _check_falls_off(objective, point, step)
+        report(objective.passes.num_passes, decrement)
+    passes = objective.passes
+    return Reference(
+        objective.unravel(as_floats(point.flat)),
+        objective.temperature,
+        float(point.prior.value),
+        float(point.likelihood.value),
+        np.asarray(point.likelihood.gradient),
+        _symmetric(point.likelihood.products),
+        point.gradient,
+        point.hessian,
+        decrement,
+        iterations + polishes,
+        passes.num_rows,
+        passes.num_passes,
+        passes.rows_read + few,
+        time.perf_counter() - begun,
+    )
+
+
+# ---- the objective -----------------------------------------------------------------------------
+
+
+class _Point(NamedTuple):
+    """The log posterior at a point; derivatives by flat coordinate, in float64."""
+
+    flat: np.ndarray
+    """In JAX's default float."""
+    prior: Terms
+    likelihood: Terms
+    temperature: float
+
+    @property
+    def log_density(self) -> float:
+        """Of the posterior."""
+        return float(self.prior.value + self.likelihood.value / self.temperature)
+
+    @property
+    def gradient(self) -> np.ndarray:
+        """Of the log posterior."""
+        return np.asarray(self.prior.gradient + self.likelihood.gradient / self.temperature)
+
+    @property
+    def products(self) -> np.ndarray:
+        """Of the NEGATIVE Hessian with the directions asked for."""
+        return -np.asarray(self.prior.products) - np.asarray(self.likelihood.products) / self.temperature
+
+    @property
+    def hessian(self) -> np.ndarray:
+        """The NEGATIVE Hessian, if the directions were the axes."""
+        return _symmetric(self.products)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all of it is."""
+        return self.prior.is_finite and self.likelihood.is_finite
+
+
+class _Objective:
+    """The negative log posterior in whitened coordinates, t = t0 + W u, as SciPy wants it."""
+
+    def __init__(self, posterior: Posterior, passes: Passes, start: np.ndarray, report: Report) -> None:
+        self.posterior, self.passes, self.start, self.report = posterior, passes, start, report
+        self.temperature = float(posterior.temperature)
+        self.unravel = ravel_pytree(passes.like)[1]
+        self.axes = as_floats(np.eye(start.size))
+        self.whitener = np.eye(start.size)
+        self.is_dense = start.size <= _DENSE
+        self._last: _Point | None = None
+        self._origin: float | None = None
+
+    def at(self, flat: np.ndarray, directions: Any = None) -> _Point:
+        """Evaluate, in one pass over all rows."""
+        flat = np.asarray(as_floats(flat))
+        prior = _prior_terms(self.posterior, self.passes.like, flat, directions)
+        prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), prior)
+        point = _Point(flat, prior, self.passes(flat, directions), self.temperature)
+        self.report(self.passes.num_passes, float(linalg.norm(self.whitener.T @ point.gradient)))
+        return point
+
+    def curved(self, flat: np.ndarray) -> _Point:
+        """Evaluate with the whole Hessian; finite, or an error."""
+        point = self._remember(flat, self.axes)
+        if not point.is_finite:
+            raise NoReferenceError(_not_finite(self.passes, point))
+        return point
+
+    def _remember(self, flat: np.ndarray, directions: Any) -> _Point:
+        """Evaluate, unless it was the last point evaluated."""
+        last = self._last
+        is_last = last is not None and np.array_equal(last.flat, np.asarray(as_floats(flat)))
+        if not (is_last and (directions is None or last.prior.products is not None)):
+            last = self._last = self.at(flat, directions)
+        return last
+
+    def position(self, u: np.ndarray) -> np.ndarray:
+        """t = t0 + W u."""
+        return self.start + self.whitener @ u
+
+    def value_and_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+        """Of the negative log posterior, less its value at the start; +inf where something is not finite."""
+        point = self._remember(self.position(u), self.axes if self.is_dense else None)
+        if self._origin is None:
+            if not point.is_finite:
+                raise NoReferenceError(_not_finite(self.passes, point))
+            self._origin = point.log_density
+        if not point.is_finite:
+            return np.inf, np.zeros_like(u)
+        return self._origin - point.log_density, -self.whitener.T @ point.gradient
+
+    def hessian(self, u: np.ndarray) -> np.ndarray:
+        """By coordinate u."""
+        return self.whitener.T @ self.curved(self.position(u)).hessian @ self.whitener
+
+    def hessian_product(self, u: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Of the Hessian by coordinate u with a direction."""
+        along = self.whitener @ direction
+        size = linalg.norm(along) or 1.0  # of order 1 in float32
+        point = self.at(self.position(u), as_floats(along / size)[None])
+        if not point.is_finite:
+            raise NoReferenceError(_not_finite(self.passes, point))
+        return self.whitener.T @ point.products[0] * size
+
+
+@jax.jit
+def _prior_terms(posterior: Posterior, like: PyTree, flat: Array, directions: Array | None) -> Terms:
+    return derivatives(lambda flat: posterior.log_prior(ravel_pytree(like)[1](flat)), flat, directions)
+
+
+def _symmetric(matrix: Any) -> np.ndarray:
+    return np.asarray(matrix + matrix.T) / 2
+
+
+# ---- the search --------------------------------------------------------------------------------
+
+
+def _begin(posterior: Posterior, data: PyTree, start: PyTree, report: Report) -> tuple[_Objective, int]:
+    """Return the objective, whitened by the Hessian of every so many rows at the start; and how many rows those are."""
+    passes = Passes(posterior, data, start)
+    flat = np.asarray(ravel_pytree(start)[0])
+    every = max(1, passes.num_rows // max(_FEW_ROWS, 4 * flat.size))
+    few = Passes(posterior, jax.tree.map(lambda leaf: leaf[::every], passes.data), start)
+    objective = _Objective(posterior, few, flat, report)
+    point = objective.at(flat, objective.axes)
+    if not point.is_finite:
+        raise NoReferenceError(_not_finite(passes, point))
+    passes.centre = float(point.likelihood.value) / few.num_rows
+    objective.passes = passes
+    weight = passes.num_rows / few.num_rows / objective.temperature
+    objective.whitener = _whitener(
+        _symmetric(-np.asarray(point.prior.products) - weight * np.asarray(point.likelihood.products))
+    )
+    return objective, few.num_rows
+
+
+def _whitener(hessian: np.ndarray) -> np.ndarray:
+    """Return W with W' H W = 1, for H made positive definite."""
+    scale = np.sqrt(np.abs(np.diag(hessian)))
+    scale = np.where(scale > 0, scale, scale.max() or 1.0)
+    values, vectors = linalg.eigh(hessian / np.outer(scale, scale))
+    return vectors / np.sqrt(np.maximum(np.abs(values), _LEAST_EIGENVALUE)) / scale[:, None]
+
+
+def _minimise(objective: _Objective, max_iterations: int) -> tuple[np.ndarray, int]:
+    """Return the end of the trust-region method, and how many iterations it took."""
+    from scipy.optimize import minimize
+
+    u = np.zeros(objective.start.size)
+    # The first step may go all the way that Newton's would: too far costs a pass, too near several.
+    reach = max(1.0, 2 * float(linalg.norm(objective.value_and_gradient(u)[1])))
+    curvature = {"hess": objective.hessian} if objective.is_dense else {"hessp": objective.hessian_product}
+    result = minimize(
+        objective.value_and_gradient,
+        u,
+        jac=True,
+        method="trust-exact" if objective.is_dense else "trust-krylov",
+        options={
+            "gtol": _TOLERANCE,
+            "maxiter": max_iterations,
+            "initial_trust_radius": reach,
+            "max_trust_radius": 1e6 * reach,
+        },
+        **curvature,
+    )
+    return objective.position(result.x), int(result.nit)
+
+
+def _polish(objective: _Objective, flat: np.ndarray, iterations: int) -> tuple[_Point, np.ndarray, int]:
+    """Take Newton steps until the decrement is small; return the point, the step on from it, and how many it took."""
+    point = objective.curved(flat)
+    step, steps = _newton_step(objective, point), 0
+    while _decrement(point, step) > _NEAR and steps < _POLISHES:
+        nearer = objective.curved(point.flat + step)
+        further, steps = _newton_step(objective, nearer), steps + 1
+        if _decrement(nearer, further) >= _decrement(point, step):
+            break
+        point, step = nearer, further
+    if _decrement(point, step) > _FAR:
+        raise NoReferenceError(_not_converged(objective, point, _decrement(point, step), iterations, steps))
+    return point, step, steps
+
+
+def _decrement(point: _Point, step: np.ndarray) -> float:
+    """sqrt(g' H^-1 g), for the step H^-1 g."""
+    return float(np.sqrt(max(point.gradient @ step, 0.0)))
+
+
+def _newton_step(objective: _Objective, point: _Point) -> np.ndarray:
+    """H^-1 g, or an error if H is not positive definite."""
+    hessian = point.hessian
+    scale = np.sqrt(np.maximum(np.diag(hessian), 0))
+    least = -np.inf
+    if np.all(scale > 0):
+        values, vectors = linalg.eigh(hessian / np.outer(scale, scale))
+        least = values[0]
+    if least < _LEAST_EIGENVALUE:
+        raise NoReferenceError(_not_definite(objective, point, least))
+    return vectors @ (vectors.T @ (point.gradient / scale) / values) / scale
+
+
+def _check_falls_off(objective: _Objective, point: _Point, step: np.ndarray) -> None:
+    """Refuse a "mode" at infinity, where gradient and curvature vanish together.
+
+    Where the log posterior is -exp(-m), m being how far the position is, the decrement is exp(-m/2): it can be as small
+    as at a mode. But a standard deviation further on, a mode has lost 0.5.
+    """
+    if _decrement(point, step) == 0:  # no direction to be suspected
+        return
+    beyond = objective.at(point.flat + step / _decrement(point, step))
+    drop = point.log_density - beyond.log_density
+    if drop < _LEAST_DROP:
+        raise NoReferenceError(
+            f"{_found(objective, point)} One posterior standard deviation further on, the log posterior has fallen by "
+            f"{drop:.2g}; from a mode it falls by about 0.5. It has no mode there but goes on rising or stays flat, as "
+            "for outcomes that the features separate, under a flat prior. Use a proper prior."
+        )
+
+
+# ---- what went wrong ---------------------------------------------------------------------------
+
+
+def _found(objective: _Objective, point: _Point) -> str:
+    return (
+        "`find_reference(...)` found no mode. The search went from a position of norm "
+        f"{linalg.norm(objective.start):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
+        f"{point.log_density:,.6g}."
+    )
+
+
+def _not_converged(objective: _Objective, point: _Point, decrement: float, iterations: int, steps: int) -> str:
+    return (
+        f"{_found(objective, point)} After {iterations} iterations and {steps} Newton steps the Newton decrement is "
+        f"{decrement:.2g}: so many posterior standard deviations to the mode, if there is one; {_FAR} would do. Use a "
+        "proper prior if the position grows without end (as for outcomes that the features separate); else start "
+        "nearer, give `max_iterations` more, or centre and scale the data: float32 positions have 7 digits."
+    )
+
+
+def _not_definite(objective: _Objective, point: _Point, least: float) -> str:
+    value = "not positive" if np.isneginf(least) else f"{least:.2g}"
+    index = int(np.argmin(np.diag(point.hessian)))
+    where = f"; coordinate {index} has {point.hessian[index, index]:.2g} on it" if np.isneginf(least) else ""
+    return (
+        f"{_found(objective, point)} The negative Hessian there is not positive definite: its least eigenvalue, scaled "
+        f"to a diagonal of ones, is {value} ({_LEAST_EIGENVALUE:g} is what float32 can tell from 0){where}. Some "
+        "direction is not determined by the data (repeated or constant features, outcomes that the features separate) "
+        "or this is a saddle point: use a proper prior, drop or centre features, or start elsewhere."
+    )
+
+
+def _not_finite(passes: Passes, point: _Point) -> str:
+    call = "`find_reference(...)` found a value that is not finite: "
+    position = f"the position {_brief(point.flat)}"
+    if not point.prior.is_finite:
+        return (
+            f"{call}`log_prior(position)` is {point.prior.value} at {position}, or a derivative of it is not finite. "
+            "Start where the prior is positive and smooth."
+        )
+    index = passes.first_bad_row(point.flat)
+    if index is None:
+        return f"{call}the sum over rows overflows at {position}. Start nearer to the mode, or rescale the data."
+    return (
+        f"{call}`log_likelihood(position, row)` or a derivative of it, for row {index}, {passes.row(index)!r}, at "
+        f"{position}. Start where every row is possible, and look for missing values in the data."
+    )
+
+
+def _brief(flat: np.ndarray) -> str:
+    return np.array2string(flat, threshold=8, edgeitems=3, precision=4)
+
+
+# ---- checks ------------------------------------------------------------------------------------
+
+
+def _check(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> PyTree:
+    """Return the start in JAX's default float, or say what is wrong with the input."""
+    if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
+        raise TypeError(f"`find_reference(posterior=...)` must be a Posterior(...); got {posterior!r}.")
+    check_data("find_reference", data, 1)
+    if not is_whole(max_iterations, least=1):
+        raise ValueError(
+            f"`find_reference(max_iterations=...)` must be a whole number, at least 1; got {max_iterations!r}."
+        )
+    start = _check_initial(initial)
+    row = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data)
+    _check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, start)
+    hint = "It is for ONE row: sum over the entries of a row, not over rows."
+    _check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, start, row)
+    return start
+
+
+def _check_initial(initial: PyTree) -> PyTree:
+    call = "`find_reference(initial=...)`"
+    leaves = jax.tree_util.tree_leaves_with_path(initial)
+    size = sum(np.size(leaf) for _, leaf in leaves)
+    if size == 0:
+        raise ValueError(f"{call} must hold at least one number; got {initial!r}.")
+    for path, leaf in leaves:
+        values, name = np.asarray(leaf), jax.tree_util.keystr(path) or "the position"
+        if not jnp.issubdtype(values.dtype, jnp.floating):
+            raise TypeError(f"{call} must be of a float type; got {values.dtype} for {name}. Write 1.0 for 1.")
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"{call} must be finite; got {values!r} for {name}.")
+    if size > _MOST_COORDINATES:
+        raise ValueError(
+            f"{call} has d = {size:,} coordinates; the d x d Hessian is made for at most {_MOST_COORDINATES:,}. Fix or "
+            "drop some of them, or sample without a reference."
+        )
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), initial)
+
+
+def _check_scalar(call: str, hint: str, function: Callable[..., Array], *arguments: PyTree) -> None:
+    out = jax.eval_shape(function, *arguments)
+    if not hasattr(out, "shape") or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
+        got = f"shape {out.shape}, {out.dtype}" if hasattr(out, "shape") else repr(out)
+        raise ValueError(f"`{call}` must return one float (shape ()); got {got}. {hint}")
+
+
+# ---- progress ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress_bar(is_wanted: bool) -> Generator[Report]:
+    """Yield a function that shows the passes made; one that does nothing if not wanted or without `rich`."""
+    try:
+        from rich import progress as rich
+    except ImportError:
+        is_wanted = False
+    if not is_wanted:
+        yield lambda num_passes, distance: None
+        return
+    columns = (
+        rich.TextColumn("finding the mode"),
+        rich.SpinnerColumn(),
+        rich.TextColumn("pass {task.completed}"),
+        rich.TextColumn("about {task.fields[distance]} standard deviations away"),
+        rich.TimeElapsedColumn(),
+    )
+    with rich.Progress(*columns) as bar:
+        task = bar.add_task("finding the mode", total=None, distance="-")
+        yield lambda num_passes, distance: bar.update(task, completed=num_passes, distance=f"{distance:.2g}")
