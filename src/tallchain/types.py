@@ -52,12 +52,12 @@ def part(cls: type[T]) -> type[T]:
     return cls
 
 
-def replace(of: T, **changes: Any) -> T:
+def replace(of: T, /, **changes: Any) -> T:
     """Return a copy of a part with some fields changed, unchecked: values may be tracers."""
     return set_fields(object.__new__(type(of)), **vars(of) | changes)
 
 
-def set_fields(of: T, **values: Any) -> T:
+def set_fields(of: T, /, **values: Any) -> T:
     """Fill the fields of a part under construction; parts are frozen once their constructor is done."""
     for name, value in values.items():
         object.__setattr__(of, name, value)

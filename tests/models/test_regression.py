@@ -77,6 +77,16 @@ def test_a_large_count_keeps_its_digits() -> None:
     assert ours[0] == pytest.approx(exact, abs=0.01)
 
 
+@pytest.mark.parametrize("s", [-3.0, 0.5, 4.0])
+@pytest.mark.parametrize("y", [0.0, 1.0, 30.0])
+def test_gradient_of_poisson(y: float, s: float) -> None:
+    """y - exp(s), also by reverse mode, which must not see the part beyond the steepest exponent."""
+    model = poisson_regression(np.ones((1, 1)), [y])
+    row = jax.tree.map(lambda leaf: leaf[0], model.data)
+    gradient = jax.grad(model.posterior.log_likelihood)(jnp.array([s]), row)
+    np.testing.assert_allclose(gradient, [y - np.exp(s)], rtol=1e-5, atol=1e-5)
+
+
 def test_one_compilation_serves_two_data_sets() -> None:
     """Parts are looked up by their functions: equal settings must give equal ones."""
     for make in (logistic_regression, probit_regression, poisson_regression, linear_regression):

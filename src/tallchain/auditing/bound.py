@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax import random as jr
-from scipy import stats
 
 from tallchain.acceptance.bound import bound_of
 from tallchain.auditing.records import Estimate
@@ -113,6 +112,8 @@ def _rows(kernel: MetropolisHastings, pairs: Pairs, keys: Array, *, width: int, 
 
 
 def _limits(rows: np.ndarray, b: float, num_resamples: int, random: Any) -> ProposalBound:
+    from scipy import stats  # heavy
+
     def statistics(rows: np.ndarray, axis: int = -1) -> np.ndarray:
         deviations = rows - rows.mean(axis, keepdims=True)
         sd = np.sqrt((deviations**2).mean(axis, keepdims=True))

@@ -164,7 +164,8 @@ def poisson_log_likelihood(position: Array, row: PyTree) -> Array:
     scale = jnp.maximum(row["y"], 1)
     excess = _predictor(position, row) - jnp.log(scale)
     within = jnp.where(excess > _STEEPEST, _STEEPEST, excess)
-    beyond = excess - within
+    # Not `excess - within`, whose derivative is 0 as a difference of two ones: exp(40) times that is not 0 in float32.
+    beyond = jnp.where(excess > _STEEPEST, excess - _STEEPEST, 0.0)
     growth = jnp.expm1(within) + math.exp(_STEEPEST) * (beyond + 0.5 * beyond**2)
     return row["y"] * excess - scale * growth
 

@@ -80,8 +80,9 @@ class Passes:
             sums = _add_blocks(
                 self.posterior, self.like, where, self.data, along, self.centre, first, self.width, blocks
             )
-            sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).sum(0), sums)
-            total = sums if total is None else jax.tree.map(np.add, total, sums)
+            with np.errstate(invalid="ignore"):  # inf - inf: the caller asks whether it is finite
+                sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).sum(0), sums)
+                total = sums if total is None else jax.tree.map(np.add, total, sums)
         assert total is not None
         self.num_passes += 1
         return total._replace(value=total.value + self.centre * self.num_rows)

@@ -114,8 +114,8 @@ def find_reference(
     begun = time.perf_counter()
     start = _check(posterior, data, initial, max_iterations)
     with _progress_bar(bool(progress)) as report:
-        objective, few = _begin(posterior, data, start, report)
-        found, iterations = _minimise(objective, max_iterations)
+        objective = _Objective(posterior, data, start, report)
+        found, iterations = _search(objective, max_iterations)
         point, step, polishes = _polish(objective, found, iterations)
         decrement = _decrement(point, step)
         _check_falls_off(objective, point, step)
@@ -134,7 +134,7 @@ def find_reference(
         iterations + polishes,
         passes.num_rows,
         passes.num_passes,
-        passes.rows_read + few,
+        passes.rows_read + objective.few.rows_read,
         time.perf_counter() - begun,
     )
 
@@ -180,31 +180,49 @@ class _Point(NamedTuple):
 class _Objective:
     """The negative log posterior in whitened coordinates, t = t0 + W u, as SciPy wants it."""
 
-    def __init__(self, posterior: Posterior, passes: Passes, start: np.ndarray, report: Report) -> None:
-        self.posterior, self.passes, self.start, self.report = posterior, passes, start, report
-        self.temperature = float(posterior.temperature)
-        self.unravel = ravel_pytree(passes.like)[1]
-        self.axes = as_floats(np.eye(start.size))
-        self.whitener = np.eye(start.size)
-        self.is_dense = start.size <= _DENSE
+    def __init__(self, posterior: Posterior, data: PyTree, start: PyTree, report: Report) -> None:
+        flat, self.unravel = ravel_pytree(start)
+        self.posterior, self.report, self.temperature = posterior, report, float(posterior.temperature)
+        self.passes = Passes(posterior, data, start)
+        every = max(1, self.passes.num_rows // max(_FEW_ROWS, 4 * flat.size))
+        self.few = Passes(posterior, jax.tree.map(lambda leaf: leaf[::every], self.passes.data), start)
+        self.axes = as_floats(np.eye(flat.size))
+        self.is_dense = flat.size <= _DENSE
+        self.initial = np.asarray(flat)
         self._last: _Point | None = None
-        self._origin: float | None = None
+        self.whiten(self.initial)
+        self._origin = self.checked(self.initial).log_density
+
+    def whiten(self, flat: np.ndarray) -> None:
+        """Take t0 for u = 0, and W from the Hessian there of every so many rows."""
+        few = self.few
+        point = self._evaluate(few, flat, self.axes)
+        if not point.is_finite:
+            raise NoReferenceError(_not_finite(self.passes, point))
+        weight = self.passes.num_rows / few.num_rows / self.temperature
+        hessian = -np.asarray(point.prior.products) - weight * np.asarray(point.likelihood.products)
+        self.start, self.whitener = point.flat, _whitener(_symmetric(hessian))
+        self.passes.centre = float(point.likelihood.value) / few.num_rows
 
     def at(self, flat: np.ndarray, directions: Any = None) -> _Point:
         """Evaluate, in one pass over all rows."""
-        flat = np.asarray(as_floats(flat))
-        prior = _prior_terms(self.posterior, self.passes.like, flat, directions)
-        prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), prior)
-        point = _Point(flat, prior, self.passes(flat, directions), self.temperature)
-        self.report(self.passes.num_passes, float(linalg.norm(self.whitener.T @ point.gradient)))
+        point = self._evaluate(self.passes, flat, directions)
+        distance = float(linalg.norm(self.whitener.T @ point.gradient)) if point.is_finite else np.nan
+        self.report(self.passes.num_passes, distance)
         return point
 
-    def curved(self, flat: np.ndarray) -> _Point:
-        """Evaluate with the whole Hessian; finite, or an error."""
-        point = self._remember(flat, self.axes)
+    def checked(self, flat: np.ndarray, is_curved: bool = False) -> _Point:
+        """Evaluate, with the whole Hessian if asked for; finite, or an error."""
+        point = self._remember(flat, self.axes if is_curved or self.is_dense else None)
         if not point.is_finite:
             raise NoReferenceError(_not_finite(self.passes, point))
         return point
+
+    def _evaluate(self, passes: Passes, flat: np.ndarray, directions: Any) -> _Point:
+        flat = np.asarray(as_floats(flat))
+        prior = _prior_terms(self.posterior, passes.like, flat, directions)
+        prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), prior)
+        return _Point(flat, prior, passes(flat, directions), self.temperature)
 
     def _remember(self, flat: np.ndarray, directions: Any) -> _Point:
         """Evaluate, unless it was the last point evaluated."""
@@ -219,19 +237,16 @@ class _Objective:
         return self.start + self.whitener @ u
 
     def value_and_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
-        """Of the negative log posterior, less its value at the start; +inf where something is not finite."""
+        """Of the negative log posterior, less its value at the first start; +inf where something is not finite."""
         point = self._remember(self.position(u), self.axes if self.is_dense else None)
-        if self._origin is None:
-            if not point.is_finite:
-                raise NoReferenceError(_not_finite(self.passes, point))
-            self._origin = point.log_density
         if not point.is_finite:
             return np.inf, np.zeros_like(u)
         return self._origin - point.log_density, -self.whitener.T @ point.gradient
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
-        """By coordinate u."""
-        return self.whitener.T @ self.curved(self.position(u)).hessian @ self.whitener
+        """By coordinate u; where it is not finite, anything will do, since the value is +inf."""
+        point = self._remember(self.position(u), self.axes)
+        return self.whitener.T @ point.hessian @ self.whitener if point.is_finite else np.eye(u.size)
 
     def hessian_product(self, u: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """Of the Hessian by coordinate u with a direction."""
@@ -255,23 +270,22 @@ def _symmetric(matrix: Any) -> np.ndarray:
 # ---- the search --------------------------------------------------------------------------------
 
 
-def _begin(posterior: Posterior, data: PyTree, start: PyTree, report: Report) -> tuple[_Objective, int]:
-    """Return the objective, whitened by the Hessian of every so many rows at the start; and how many rows those are."""
-    passes = Passes(posterior, data, start)
-    flat = np.asarray(ravel_pytree(start)[0])
-    every = max(1, passes.num_rows // max(_FEW_ROWS, 4 * flat.size))
-    few = Passes(posterior, jax.tree.map(lambda leaf: leaf[::every], passes.data), start)
-    objective = _Objective(posterior, few, flat, report)
-    point = objective.at(flat, objective.axes)
-    if not point.is_finite:
-        raise NoReferenceError(_not_finite(passes, point))
-    passes.centre = float(point.likelihood.value) / few.num_rows
-    objective.passes = passes
-    weight = passes.num_rows / few.num_rows / objective.temperature
-    objective.whitener = _whitener(
-        _symmetric(-np.asarray(point.prior.products) - weight * np.asarray(point.likelihood.products))
-    )
-    return objective, few.num_rows
+def _search(objective: _Objective, max_iterations: int) -> tuple[np.ndarray, int]:
+    """Minimise, and again from there if that is still far; return the end, and how many iterations it took.
+
+    From a bad start the posterior is much wider at its mode, and the whitening of the start misjudges the distance.
+    """
+    flat, iterations = _minimise(objective, max_iterations)
+    while iterations < max_iterations:
+        objective.whiten(flat)
+        distance = linalg.norm(objective.whitener.T @ objective.checked(flat).gradient)
+        if distance < 1:
+            break
+        flat, more = _minimise(objective, max_iterations - iterations)
+        if more == 0:
+            break
+        iterations += more
+    return flat, iterations
 
 
 def _whitener(hessian: np.ndarray) -> np.ndarray:
@@ -308,10 +322,10 @@ def _minimise(objective: _Objective, max_iterations: int) -> tuple[np.ndarray, i
 
 def _polish(objective: _Objective, flat: np.ndarray, iterations: int) -> tuple[_Point, np.ndarray, int]:
     """Take Newton steps until the decrement is small; return the point, the step on from it, and how many it took."""
-    point = objective.curved(flat)
+    point = objective.checked(flat, is_curved=True)
     step, steps = _newton_step(objective, point), 0
     while _decrement(point, step) > _NEAR and steps < _POLISHES:
-        nearer = objective.curved(point.flat + step)
+        nearer = objective.checked(point.flat + step, is_curved=True)
         further, steps = _newton_step(objective, nearer), steps + 1
         if _decrement(nearer, further) >= _decrement(point, step):
             break
@@ -340,21 +354,19 @@ def _newton_step(objective: _Objective, point: _Point) -> np.ndarray:
 
 
 def _check_falls_off(objective: _Objective, point: _Point, step: np.ndarray) -> None:
-    """Refuse a "mode" at infinity, where gradient and curvature vanish together.
+    """Refuse a "mode" at infinity, where gradient and curvature vanish together, and one by a wrong gradient.
 
     Where the log posterior is -exp(-m), m being how far the position is, the decrement is exp(-m/2): it can be as small
     as at a mode. But a standard deviation further on, a mode has lost 0.5.
     """
-    if _decrement(point, step) == 0:  # no direction to be suspected
-        return
-    beyond = objective.at(point.flat + step / _decrement(point, step))
-    drop = point.log_density - beyond.log_density
-    if drop < _LEAST_DROP:
-        raise NoReferenceError(
-            f"{_found(objective, point)} One posterior standard deviation further on, the log posterior has fallen by "
-            f"{drop:.2g}; from a mode it falls by about 0.5. It has no mode there but goes on rising or stays flat, as "
-            "for outcomes that the features separate, under a flat prior. Use a proper prior."
-        )
+    sides = (1,)
+    if not np.any(step):  # no direction is suspect more than others; functions without a gradient come here as well
+        step, sides = np.sqrt(1 / np.diag(point.hessian)), (1, -1)
+    step = step / np.sqrt(step @ point.hessian @ step)
+    for side in sides:
+        drop = point.log_density - objective.at(point.flat + side * step).log_density
+        if drop < _LEAST_DROP:
+            raise NoReferenceError(_not_falling(objective, point, drop))
 
 
 # ---- what went wrong ---------------------------------------------------------------------------
@@ -363,7 +375,7 @@ def _check_falls_off(objective: _Objective, point: _Point, step: np.ndarray) -> 
 def _found(objective: _Objective, point: _Point) -> str:
     return (
         "`find_reference(...)` found no mode. The search went from a position of norm "
-        f"{linalg.norm(objective.start):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
+        f"{linalg.norm(objective.initial):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
         f"{point.log_density:,.6g}."
     )
 
@@ -386,6 +398,15 @@ def _not_definite(objective: _Objective, point: _Point, least: float) -> str:
         f"to a diagonal of ones, is {value} ({_LEAST_EIGENVALUE:g} is what float32 can tell from 0){where}. Some "
         "direction is not determined by the data (repeated or constant features, outcomes that the features separate) "
         "or this is a saddle point: use a proper prior, drop or centre features, or start elsewhere."
+    )
+
+
+def _not_falling(objective: _Objective, point: _Point, drop: float) -> str:
+    return (
+        f"{_found(objective, point)} One posterior standard deviation further on, the log posterior has fallen by "
+        f"{drop:.2g}; from a mode it falls by about 0.5. It goes on rising or stays flat, as for outcomes that the "
+        "features separate, under a flat prior: use a proper prior. Or its gradient is wrong: compare `jax.grad` of "
+        "`log_prior` and `log_likelihood` with differences."
     )
 
 
