@@ -22,6 +22,7 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.combined
 	$(BIN)/python -m benchmarks.curves
 	$(BIN)/python -m benchmarks.orders
+	$(BIN)/python -m benchmarks.calibration
 	$(BIN)/python -m benchmarks.pages
 
 lint: .venv/ready

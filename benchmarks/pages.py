@@ -74,24 +74,32 @@ def choosing() -> str:
 
 
 def evidence() -> str:
-    found = load("defaults")["results"]
-    rows = [
-        [
-            f"`{name}`",
-            *(
-                cell
-                for target in ("mixture", "pixels")
-                for cell in (
-                    f"{found[target][name]['mean_rows']:,.0f}",
-                    f"{found[target][name]['acceptance']:.3f}",
-                    "{mean_variance_ratio:.3f} ± {mean_variance_mcse:.3f}".format_map(found[target][name]),
-                )
-            ),
-        ]
-        for name in found["mixture"]
+    """Of every setting, on both targets: what audits say of its decisions, what it reads, and its bias in long runs."""
+    found, audits = load("defaults")["results"], load("audit")["results"]
+    names = {"mixture": "The mixture", "pixels": "The regression"}
+    header = ["setting", "error", "at most", "rows", "scanned", "acceptance", "mean", "variance"]
+    return "\n\n".join(
+        f"{title}:\n\n"
+        + table(header, [_evidence_row(name, found[target][name], audits[target][name]) for name in found["mixture"]])
+        for target, title in names.items()
+    )
+
+
+def _evidence_row(name: str, measured: dict[str, Any], audited: dict[str, Any]) -> list[str]:
+    size = audited["audit"]["log_odds"]
+    bias, mcse = max(
+        zip(measured["mean_bias_in_sd"], measured["mean_mcse_in_sd"], strict=True), key=lambda b: abs(b[0])
+    )
+    return [
+        f"`{name}`",
+        f"{size['value']:.4f}",
+        f"{size['upper']:.4f}",
+        f"{measured['mean_rows']:,.0f}",
+        f"{measured['mean_scanned']:,.0f}",
+        f"{measured['acceptance']:.3f}",
+        f"{bias:+.3f} ± {mcse:.3f}",
+        "{mean_variance_ratio:.3f} ± {mean_variance_mcse:.3f}".format_map(measured),
     ]
-    header = ["setting", "mixture: rows", "acceptance", "variance", "logistic: rows", "acceptance", "variance"]
-    return table(header, rows)
 
 
 PAIR_RULES = (
@@ -284,10 +292,46 @@ def device() -> str:
     )
 
 
+def calibration() -> str:
+    record = load("calibration")
+    results, configuration = record["results"], record["configuration"]
+    limit = configuration["level"] / len(results["sound"])
+    rows = [
+        [
+            result["model"],
+            f"`{result['test']}`",
+            f"{result['sets']:,}",
+            f"{result['share_of_rows']:.2f}" + (" + all scanned" if result["share_scanned"] else ""),
+            f"{result['acceptance']:.2f}",
+            f"{result['p_value']:.2g}",
+        ]
+        for result in results["sound"]
+    ]
+    p_values = {(result["broken"], result["model"]): result["p_value"] for result in results["broken"]}
+    models = list(dict.fromkeys(model for _, model in p_values))
+    broken = [
+        [name, *(f"{p_values[name, model]:.1g}" for model in models)]
+        for name in dict.fromkeys(name for name, _ in p_values)
+    ]
+    memory = max(result["memory"] for result in results["sound"])
+    seen = ", ".join(f"{share:.2f} at {factor}" for factor, share in results["power"]["refused"].items())
+    steps = " or ".join(f"{step:g}" for step in dict.fromkeys(configuration["step"].values()))
+    header = ["model", "test", "data sets", "share of rows a decision reads", "acceptance", "p"]
+    return (
+        f"{table(header, rows)}\n\n{configuration['rows']:,} rows a data set, steps of {steps} posterior standard "
+        f"deviations, {configuration['chains']} chains, {configuration['relaxation_times']:g} relaxation times long: "
+        f"at most {memory:.2f} of where a chain started is left where it ends. Refused is p < {limit:.1g}, "
+        f"{configuration['level']:g} shared among all of them (Bonferroni; also Holm's first step). Samplers broken on "
+        "purpose, all of them `MinibatchBarker()` otherwise, "
+        f"and their p:\n\n{table(['broken', *models], broken)}\n\nHow often the check refuses draws of a wrong "
+        f"variance, by its ratio to the right one (one parameter, {results['power']['sets']:,} data sets): {seen}."
+    )
+
+
 BLOCKS = {
     write.__name__: write
     for write in (
-        *(mixture, correction, speed, choosing, evidence, bounds, combined, worst_case),
+        *(mixture, correction, speed, choosing, evidence, bounds, combined, worst_case, calibration),
         *(pairs, stopped, orders, shift, paper_bound),
     )
 }

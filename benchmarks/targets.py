@@ -100,4 +100,4 @@ def pixels() -> tuple[tc.models.Regression, Any]:
 def run(kernel: tc.MetropolisHastings, starts: np.ndarray, draws: int, warmup: int = 0) -> tc.Trace:
     """Sample, one chain per start."""
     key = jax.random.key(SEED)
-    return tc.sample(key, kernel, starts, draws, num_chains=len(starts), num_warmup=warmup, progress=False)
+    return tc.sample(key, kernel, starts, draws, num_chains=len(starts), num_warmup=warmup, scan=0, progress=False)
