@@ -17,7 +17,9 @@ def trace() -> tc.Trace:
     target = normal_vector()
     source = tc.Shuffled(target.data, 100)
     kernel = tc.MetropolisHastings(target.posterior, source, proposal=target.proposal)
-    return tc.sample(jax.random.key(0), kernel, {"a": 0.0, "b": 0.0}, 100, num_chains=4, num_warmup=10, progress=False)
+    return tc.sample(
+        jax.random.key(0), kernel, {"a": 0.0, "b": 0.0}, 100, num_chains=4, num_warmup=10, scan=0, progress=False
+    )
 
 
 def test_datatree(trace: tc.Trace) -> None:

@@ -1,11 +1,11 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, diagnostics, models, proposals, sources
+from tallchain import acceptance, diagnostics, models, proposals, sources, surrogates
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.auditing import Audit, audit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
-from tallchain.proposals import RandomWalk
+from tallchain.proposals import PCN, RandomWalk
 from tallchain.sample import SamplingError, sample
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled, WithReplacement
@@ -14,6 +14,7 @@ from tallchain.trace import Trace
 __version__ = "0.1.0"
 
 __all__ = [
+    "PCN",
     "Audit",
     "Austere",
     "Barker",
@@ -37,4 +38,5 @@ __all__ = [
     "proposals",
     "sample",
     "sources",
+    "surrogates",
 ]

@@ -20,6 +20,8 @@ def check_start(kernel: MetropolisHastings, positions: PyTree) -> None:
     """Refuse a start from which the kernel cannot run; `positions` has the chains along the first axis."""
     _check_floats(positions)
     first = jax.tree.map(lambda leaf: leaf[0], positions)
+    if kernel.surrogate is not None:
+        kernel.surrogate.check(first)
     _check_scalar("log_prior(position)", "Sum over the coordinates.", kernel.posterior.log_prior, first)
     row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
     hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."

@@ -33,6 +33,7 @@ from tallchain.types import (
     RowFunction,
     ScaledProposal,
     Source,
+    Surrogate,
     Verdict,
     part,
     replace,
@@ -60,7 +61,11 @@ class Trial(NamedTuple):
 
     candidate: PyTree
     offset: Array
-    """log p0(t') - log p0(t) + log q(t|t') - log q(t'|t): the part of Delta that no row contributes to."""
+    """The part of Delta that no sampled row contributes to; complete once `exact_left` is 0."""
+    opening: PyTree
+    """What the test is opened with, once the rows that every decision reads are read; () if there are none."""
+    exact_left: Array
+    """Of these rows, how many are still to be read."""
     memory: PyTree
     evidence: Any
     cursor: PyTree
@@ -80,6 +85,7 @@ class MetropolisHastings:
         source: where the rows come from.
         proposal: how to propose, e.g. `RandomWalk(scale)`.
         acceptance: how to decide; the default is `MinibatchBarker()`.
+        surrogate: a control variate, e.g. `surrogates.Taylor(...)`: the test then sees residuals per row.
         bound: f(position, candidate), at least the range over rows (largest minus smallest) of
             log p(x_i | candidate) - log p(x_i | position), for the tests that need one.
     """
@@ -88,6 +94,7 @@ class MetropolisHastings:
     source: Source
     proposal: Proposal
     acceptance: AcceptanceTest
+    surrogate: Surrogate | None
     bound: Callable[[PyTree, PyTree], Array] | None = static()
     width: int = static()
     """Rows per look."""
@@ -99,6 +106,7 @@ class MetropolisHastings:
         *,
         proposal: Proposal,
         acceptance: AcceptanceTest | None = None,
+        surrogate: Surrogate | None = None,
         bound: Callable[[PyTree, PyTree], Array] | None = None,
     ) -> None:
         acceptance = MinibatchBarker() if acceptance is None else acceptance
@@ -115,12 +123,14 @@ class MetropolisHastings:
                 )
         if not (bound is None or callable(bound)):
             raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {bound!r}.")
+        _check_surrogate(surrogate, source, bound)
         set_fields(
             self,
             posterior=posterior,
             source=source,
             proposal=proposal,
             acceptance=acceptance,
+            surrogate=surrogate,
             bound=bound,
             width=source.width(acceptance.appetite(source.population)),
         )
@@ -160,11 +170,14 @@ class MetropolisHastings:
         candidate, log_correction = self.proposal.propose(noise.proposal, position)
         offset = self.offset(position, candidate, log_correction)
         bound = None if self.bound is None else self._factor * self.bound(position, candidate)
-        memory, ask = self.acceptance.open(noise.acceptance, offset, bound, self.source.population)
+        population = self.source.population
+        memory, ask = self.acceptance.open(noise.acceptance, offset, bound, population)
         zero = jnp.zeros((), jnp.int32)
         return Trial(
             candidate,
             offset,
+            (noise.acceptance, bound) if population.num_exact else (),
+            jnp.full((), population.num_exact, jnp.int32),
             memory,
             self.acceptance.Evidence.empty(),
             self.source.start(noise.source),
@@ -174,20 +187,44 @@ class MetropolisHastings:
         )
 
     def look(self, position: PyTree, trial: Trial) -> Trial:
-        """Read one window: Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)) for each of its rows."""
+        """Read one window of the rows asked for; of those that every decision reads, first."""
+        is_exact = trial.exact_left > 0
+        ask = trial.ask
+        if self.source.population.num_exact:
+            ask = where(is_exact, _as_arrays(Ask(trial.exact_left, exact=True)), ask)
         log_ratio = self.row_log_ratio(position, trial.candidate)
-        cursor, seen, taken = self.source.look(trial.cursor, trial.ask, self.width, log_ratio, trial.evidence.of)
-        return trial._replace(
+        cursor, seen, taken = self.source.look(trial.cursor, ask, self.width, log_ratio, trial.evidence.of)
+        read = trial._replace(
             evidence=trial.evidence.merge(seen),
             cursor=cursor,
             ask=trial.ask._replace(rows=trial.ask.rows - taken),
             num_rows=trial.num_rows + jnp.where(trial.ask.apart, 0, taken),
             num_scanned=trial.num_scanned + jnp.where(trial.ask.apart, taken, 0),
         )
+        if not self.source.population.num_exact:
+            return read
+        return where(is_exact, self._look_exactly(trial, seen, cursor, taken), read)
+
+    def _look_exactly(self, trial: Trial, seen: Any, cursor: PyTree, taken: Array) -> Trial:
+        """Put what a window of the rows that every decision reads says into the offset, and open the test after."""
+        population = self.source.population
+        # The numbers per row are (N/K) (...), N without these rows; their part of Delta is (1/K) (...).
+        offset = trial.offset + seen.mean * (taken / population.num_rows)
+        left = trial.exact_left - taken
+        noise, bound = trial.opening
+        memory, ask = self.acceptance.open(noise, offset, bound, population)
+        return trial._replace(
+            offset=offset,
+            exact_left=left,
+            cursor=cursor,
+            memory=where(left <= 0, memory, trial.memory),
+            ask=where(left <= 0, _as_arrays(ask), trial.ask),
+            num_rows=trial.num_rows + taken,
+        )
 
     def judge(self, trial: Trial) -> tuple[Trial, Array, Array]:
         """Let the test judge if it has seen what it asked for. A log ratio that is not finite is rejected at once."""
-        is_ready = jnp.asarray(trial.ask.rows <= 0)
+        is_ready = jnp.asarray((trial.ask.rows <= 0) & (trial.exact_left <= 0))
         judgement = self.acceptance.judge(trial.memory, trial.evidence, self.source.population)
         is_finite = jnp.isfinite(trial.evidence.mean + trial.offset)
         evidence = trial.evidence
@@ -213,18 +250,32 @@ class MetropolisHastings:
         return where(is_accepted, trial.candidate, position), verdict
 
     def offset(self, position: PyTree, candidate: PyTree, log_correction: Array | float) -> Array:
-        """Return log p0(t') - log p0(t) + log q(t|t') - log q(t'|t)."""
+        """Return log p0(t') - log p0(t) + log q(t|t') - log q(t'|t), and (Q(t') - Q(t))/K of a surrogate."""
         log_prior = self.posterior.log_prior
-        return jnp.asarray(log_prior(candidate) - log_prior(position) + log_correction, jnp.result_type(float))
+        offset = log_prior(candidate) - log_prior(position) + log_correction
+        if self.surrogate is not None:
+            offset += self.surrogate.total(position, candidate) / self.posterior.temperature
+        return jnp.asarray(offset, jnp.result_type(float))
 
     def row_log_ratio(self, position: PyTree, candidate: PyTree) -> RowFunction:
-        """Return the function of a row Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t))."""
+        """Return the function of a row Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)), less a surrogate's."""
         log_likelihood = self.posterior.log_likelihood
-        return lambda row: self._factor * (log_likelihood(candidate, row) - log_likelihood(position, row))
+        if self.surrogate is None:
+            return lambda row: self._factor * (log_likelihood(candidate, row) - log_likelihood(position, row))
+        known = self.surrogate.row_difference(position, candidate)
+        return lambda row: self._factor * (log_likelihood(candidate, row) - log_likelihood(position, row) - known(row))
+
+    def exact_part(self, position: PyTree, candidate: PyTree) -> Array:
+        """Return what the rows that every decision reads add to Delta."""
+        population = self.source.population
+        if not population.num_exact:
+            return jnp.zeros((), jnp.result_type(float))
+        numbers = jax.vmap(self.row_log_ratio(position, candidate))(cast(Any, self.source).exact_rows())
+        return jnp.sum(numbers) / population.num_rows
 
     @property
     def _factor(self) -> Array | float:
-        """N/K."""
+        """N/K, N the rows to sample from."""
         return self.source.population.num_rows / self.posterior.temperature
 
     # ---- schedules ---------------------------------------------------------------------------
@@ -238,6 +289,28 @@ class MetropolisHastings:
         return replace(self, proposal=cast(ScaledProposal, self.proposal).with_scale(scale))
 
 
+def _check_surrogate(surrogate: Any, source: Source, bound: Any) -> None:
+    if surrogate is None:
+        return
+    if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
+        raise TypeError(
+            "`MetropolisHastings(surrogate=...)` must be an object with `row_difference`, e.g. "
+            f"surrogates.Taylor(...); got {surrogate!r}."
+        )
+    if bound is not None:
+        raise ValueError(
+            "`MetropolisHastings(surrogate=..., bound=...)`: a bound on the range of the log ratios is none on that of "
+            "the residuals a surrogate leaves. Leave the bound out; a test that needs one scans the rows for it."
+        )
+    population = source.population
+    num_rows = getattr(surrogate, "num_rows", population.total)
+    if num_rows != population.total:
+        raise ValueError(
+            f"`MetropolisHastings(surrogate=...)`: the surrogate sums over {num_rows:,} rows, and the source has "
+            f"{population.total:,}. Make both from the same data."
+        )
+
+
 def where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     """Choose between two records of the same structure."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
@@ -249,4 +322,5 @@ def _as_arrays(ask: Ask) -> Ask:
         jnp.asarray(ask.census, bool),
         jnp.asarray(ask.apart, bool),
         jnp.asarray(ask.fresh, bool),
+        jnp.asarray(ask.exact, bool),
     )

@@ -79,7 +79,7 @@ def sample(
     key = _single_key(key)
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
-    recorder = Recorder(kernel.source.population.num_rows, num_chains, num_samples, num_warmup)
+    recorder = Recorder(kernel.source.population.total, num_chains, num_samples, num_warmup)
     with catch_interrupt() as interrupt:
         positions = _one_per_chain(kernel, initial, num_chains)
         schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)

@@ -296,10 +296,10 @@ class Scan:
 def scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
     """Read every row at some of a run's own proposals; None where every decision has read every row already."""
     population = kernel.source.population
-    if trace.num_rows.min() >= population.num_rows and not population.repeats:
+    if trace.num_rows.min() >= population.num_rows + population.num_exact and not population.repeats:
         return None
     moments = row_moments(kernel, make_pairs(kernel, trace, count, key), interrupt)
-    b = float(np.median(trace.num_rows))
+    b = max(float(np.median(trace.num_rows)) - population.num_exact, 1.0)
     s2 = np.minimum(moments.variance * _variance_factor(population, b), 1)
     missed = np.where(moments.num_impossible > 0, np.exp(-b * moments.num_impossible / population.num_rows), 0)
     with np.errstate(invalid="ignore"):

@@ -87,11 +87,21 @@ class Population(NamedTuple):
     """What a test may know of the source: all of it static."""
 
     num_rows: int
-    """N, the rows there are."""
+    """N, the rows to sample from."""
     batch_size: int
     """Rows a test should ask for at a time when it has no wish of its own."""
     repeats: bool
     """Whether a row may come twice in one decision: then reading N rows is not reading all rows."""
+    num_exact: int = 0
+    """Rows beside the N that every decision reads: a test never sees them, the offset holds what they say."""
+
+    num_data: int = 0
+    """Rows of the data, if some are there to sample more than once, each for a part of a row; else 0."""
+
+    @property
+    def total(self) -> int:
+        """Rows of the data."""
+        return self.num_data or self.num_rows + self.num_exact
 
 
 class Proposed(NamedTuple):
@@ -112,6 +122,8 @@ class Ask(NamedTuple):
     """Count these rows as scanned to set the test up, not as looked at by the test."""
     fresh: Array | bool = False
     """Forget the evidence first; rows already seen do not come again all the same."""
+    exact: Array | bool = False
+    """The last so many of the rows that every decision reads. Asked by the kernel, never by a test."""
 
 
 class Judgement(NamedTuple):
@@ -244,6 +256,22 @@ class AcceptanceTest(Protocol):
 
     def judge(self, memory: PyTree, evidence: Any, population: Population) -> Judgement:
         """Judge, once the rows asked for have been read. Pure."""
+        ...
+
+
+class Surrogate(Protocol):
+    """A control variate: a function q_i of the position for every row, of which the sum Q is known in closed form."""
+
+    def check(self, position: PyTree) -> None:
+        """Refuse a position that it has no values for."""
+        ...
+
+    def total(self, position: PyTree, candidate: PyTree) -> Array:
+        """Q(t') - Q(t), over ALL rows."""
+        ...
+
+    def row_difference(self, position: PyTree, candidate: PyTree) -> RowFunction:
+        """Return the function of a row q_i(t') - q_i(t)."""
         ...
 
 

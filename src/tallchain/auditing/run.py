@@ -132,7 +132,7 @@ def _check_trace(kernel: Any, trace: Any) -> None:
         raise TypeError(f"`audit(trace=...)` must be a Trace, as from `sample(...)`; got {trace!r}.")
     if trace.is_accepted.size == 0:
         raise ValueError("`audit(trace=...)` needs at least one draw; the trace is empty. Sample some.")
-    num_rows = kernel.source.population.num_rows
+    num_rows = kernel.source.population.total
     if trace.population != num_rows:
         raise ValueError(
             f"`audit(kernel, trace)`: the trace was made from {trace.population:,} rows, and the kernel's source has "
@@ -150,7 +150,7 @@ def _check_trace(kernel: Any, trace: Any) -> None:
 
 def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> np.ndarray:
     """Delta of every pair from all rows."""
-    offset = jax.vmap(kernel.offset)(*pairs)
+    offset = jax.vmap(kernel.offset)(*pairs) + jax.vmap(kernel.exact_part)(pairs.here, pairs.there)
     return np.asarray(offset, np.float64) + row_moments(kernel, pairs, interrupt).mean
 
 

@@ -119,7 +119,7 @@ def repeat(
     num_lanes, num_draws = num_pairs * lanes_per_pair, num_trials // lanes_per_pair
     repeated, schedule, keys = _Repeated(kernel, both), Schedule(), jr.split(key, num_lanes)
     engine = cast(MetropolisHastings, repeated)
-    recorder = Recorder(kernel.source.population.num_rows, num_lanes, num_draws, 0)
+    recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
     recorder.start_clock()
     lanes = lockstep.start(engine, schedule, keys, repeated.start(num_lanes))
     slots = slots_within(lockstep.bytes_per_slot(engine, keys, lanes), num_draws)

@@ -45,6 +45,11 @@ class Shuffled:
             told otherwise.
         batch_size: m, the rows a test reads between judgements unless it has a wish of its own.
         seed: of the one shuffle.
+        exact: indices of rows that EVERY decision reads; only the others are sampled. For the few rows on which most
+            depends (`surrogates.influence`).
+        copies: how often each row is in the shuffled copy, at least once; None: once. A row that is there c times
+            counts for 1/c of a row each time, so that Delta* stays unbiased, and rows that matter more are met more
+            often: row i with probability proportional to c_i.
         windows: True, False, or "auto": windows from N = 1250 m on, where the variance is off by 3.3 per cent (one
             standard deviation over shuffles) and the log-odds of a decision by at most half of that.
     """
@@ -52,32 +57,60 @@ class Shuffled:
     num_rows: int = static()
     batch_size: int = static()
     windows: bool = static()
+    num_exact: int = static()
+    num_data: int = static()
     data: PyTree
-    """The shuffled rows; for windows, the first ones are repeated at the end so that no window wraps around."""
+    """The rows that every decision reads, then the others shuffled; for windows, the first of these are repeated at the
+    end so that no window wraps around."""
+    share: Array | None
+    """1/c_i by row of `data`; None where every row is there once."""
 
-    def __init__(self, data: PyTree, batch_size: int, seed: int = 0, windows: bool | str = "auto") -> None:
-        num_rows, batch_size = check_data("Shuffled", data, batch_size)
+    def __init__(
+        self,
+        data: PyTree,
+        batch_size: int,
+        seed: int = 0,
+        windows: bool | str = "auto",
+        exact: Any = (),
+        copies: Any = None,
+    ) -> None:
+        num_data, batch_size = check_data("Shuffled", data, batch_size)
+        exact = _check_exact(exact, num_data, batch_size)
+        copies = _check_copies(copies, num_data)
+        slots = np.setdiff1d(np.arange(num_data), exact) if len(exact) else np.arange(num_data)
+        if copies is not None:
+            slots = np.repeat(slots, copies[slots])
+        num_rows = len(slots)
         if not (windows == "auto" or isinstance(windows, bool)):
             raise ValueError(f'`Shuffled(windows=...)` must be True, False or "auto"; got {windows!r}.')
         use_windows = num_rows >= ROWS_PER_BATCH_ROW * batch_size if windows == "auto" else bool(windows)
         data = jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf), data)
         if not is_whole(seed, least=0):
             raise ValueError(f"`Shuffled(seed=...)` must be a whole number, at least 0; got {seed!r}.")
-        order = np.random.default_rng(seed).permutation(num_rows)
+        order = slots[np.random.default_rng(seed).permutation(num_rows)]
         if use_windows:
             order = np.concatenate([order, order[: widest_window(data)]])
+        order = np.concatenate([exact, order])
+        share = None
+        if copies is not None:
+            share = np.where(np.arange(len(order)) < len(exact), 1.0, 1 / copies[order])
         set_fields(
             self,
             num_rows=num_rows,
             batch_size=batch_size,
             windows=use_windows,
+            num_exact=len(exact),
+            num_data=num_data,
             data=jax.tree.map(lambda leaf: jnp.asarray(leaf[order]), data),
+            share=None if share is None else jnp.asarray(share, jnp.result_type(float)),
         )
 
     @property
     def population(self) -> Population:
-        """N rows that do not repeat."""
-        return Population(self.num_rows, self.batch_size, repeats=False)
+        """N rows that do not repeat (but for copies, each of them a part of a row)."""
+        return Population(
+            self.num_rows, self.batch_size, repeats=False, num_exact=self.num_exact, num_data=self.num_data
+        )
 
     def width(self, appetite: int) -> int:
         """All the rows wanted, or equal bounded parts of them."""
@@ -85,7 +118,12 @@ class Shuffled:
 
     def first_rows(self, count: int) -> PyTree:
         """Return the first rows of the shuffled copy."""
-        return jax.tree.map(lambda leaf: leaf[: min(count, self.num_rows)], self.data)
+        first = self.num_exact
+        return jax.tree.map(lambda leaf: leaf[first : first + min(count, self.num_rows)], self.data)
+
+    def exact_rows(self) -> PyTree:
+        """Return the rows that every decision reads."""
+        return jax.tree.map(lambda leaf: leaf[: self.num_exact], self.data)
 
     def draw(self, key: Array) -> Array:
         """Two random words: those of the key, which nothing else uses."""
@@ -105,16 +143,22 @@ class Shuffled:
     ) -> tuple[_Cursor, Any, Array]:
         """Read the next window of at most `width` rows, and never past the last row."""
         read = self._window if self.windows else self._gather
-        rows, available = read(cursor, ask, width)
+        (rows, share), available = read(cursor, ask, width)
+        if self.num_exact:
+            available = jnp.where(ask.exact, width, available)
         taken = jnp.minimum(jnp.maximum(ask.rows, 0), available)
-        evidence = summarise(jax.vmap(row_function)(rows), jnp.arange(width) < taken)
-        position = cursor.position + taken
+        values = jax.vmap(row_function)(rows)
+        evidence = summarise(values if share is None else values * share, jnp.arange(width) < taken)
+        position = cursor.position + jnp.where(ask.exact, 0, taken)
         return cursor._replace(position=jnp.where(position == self.num_rows, 0, position)), evidence, taken
 
     def _gather(self, cursor: _Cursor, ask: Ask, width: int) -> tuple[PyTree, Array]:
         index = jnp.minimum(cursor.position + jnp.arange(width), self.num_rows - 1)
         index = jnp.where(ask.census, index, permute(cursor.words, index, self.num_rows))
-        return take_rows(self.data, index), jnp.minimum(width, self.num_rows - cursor.position)
+        if self.num_exact:
+            exact = jnp.minimum(self.num_exact - ask.rows + jnp.arange(width), self.num_exact - 1)
+            index = jnp.where(ask.exact, exact, self.num_exact + index)
+        return take_rows((self.data, self.share), index), jnp.minimum(width, self.num_rows - cursor.position)
 
     def _window(self, cursor: _Cursor, ask: Ask, width: int) -> tuple[PyTree, Array]:
         whole = self.num_rows // width
@@ -126,5 +170,38 @@ class Shuffled:
         room = self.num_rows - ahead  # rotation + ahead modulo N, without passing 2^31
         start = jnp.where(rotation >= room, rotation - room, rotation + ahead)
         start = jnp.where(ask.census, cursor.position, start)
-        rows = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, width), self.data)
+        if self.num_exact:
+            start = jnp.where(ask.exact, self.num_exact - ask.rows, self.num_exact + start)
+        rows = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, width), (self.data, self.share))
         return rows, jnp.minimum(width - within, self.num_rows - cursor.position)
+
+
+def _check_copies(copies: Any, num_rows: int) -> np.ndarray | None:
+    """Return how often each row is to be there, or say what is wrong with it."""
+    if copies is None:
+        return None
+    counts = np.asarray(copies)
+    if counts.shape != (num_rows,) or counts.dtype.kind not in "iu" or counts.min() < 1:
+        raise ValueError(
+            f"`Shuffled(copies=...)` must be whole numbers, at least 1, one for each of the {num_rows} rows; got "
+            f"{copies!r}."
+        )
+    return counts.astype(np.int64)
+
+
+def _check_exact(exact: Any, num_rows: int, batch_size: int) -> np.ndarray:
+    """Return the indices of the rows to read always, or say what is wrong with them."""
+    indices = np.asarray(exact)
+    if indices.size == 0:
+        return np.zeros(0, np.int64)
+    is_index = indices.ndim == 1 and indices.dtype.kind in "iu" and indices.min() >= 0 and indices.max() < num_rows
+    if not is_index or len(np.unique(indices)) < len(indices):
+        raise ValueError(
+            f"`Shuffled(exact=...)` must be indices of rows, each once, between 0 and {num_rows - 1}; got {exact!r}."
+        )
+    if num_rows - len(indices) < batch_size:
+        raise ValueError(
+            f"`Shuffled(batch_size={batch_size}, exact=...)` leaves {num_rows - len(indices)} of {num_rows} rows to "
+            "sample from, fewer than a batch. Name fewer rows."
+        )
+    return indices.astype(np.int64)

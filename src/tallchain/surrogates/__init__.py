@@ -1,6 +1,8 @@
 """What is known of a posterior in closed form: its mode, and the normal distribution there."""
 
+from tallchain.surrogates.influence import Influence, influence
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.reference import NoReferenceError, Reference, find_reference
+from tallchain.surrogates.taylor import Taylor
 
-__all__ = ["Laplace", "NoReferenceError", "Reference", "find_reference"]
+__all__ = ["Influence", "Laplace", "NoReferenceError", "Reference", "Taylor", "find_reference", "influence"]

@@ -139,7 +139,7 @@ def _add_blocks(
 
         return derivatives(add_up, flat, directions)
 
-    return _map_blocks(one, data, first, width, blocks)
+    return map_blocks(one, data, first, width, blocks)
 
 
 @partial(jax.jit, static_argnames=("width", "blocks"))
@@ -157,10 +157,10 @@ def _bad_row(
 
         return jnp.min(jnp.where(is_new & jax.vmap(is_bad)(rows), index, jnp.iinfo(jnp.int32).max))
 
-    return jnp.min(_map_blocks(one, data, first, width, blocks))
+    return jnp.min(map_blocks(one, data, first, width, blocks))
 
 
-def _map_blocks(
+def map_blocks(
     one: Callable[[PyTree, Array, Array], PyTree], data: PyTree, first: int, width: int, blocks: int
 ) -> PyTree:
     """Map a function of (rows, their indices, whether they were in no block before) over blocks, one after another."""

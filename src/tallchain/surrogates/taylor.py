@@ -1,0 +1,155 @@
+"""Control variates: what is known of a log ratio in closed form, so that rows have only the rest to tell.
+
+Expand the log likelihood l_i of every row at one point r, q_i(t) = l_i(r) + g_i.(t - r) + (1/2) (t - r)' H_i (t - r).
+The sums G of g_i and H of H_i are computed once, so the log ratio is
+
+    Delta = (1/K) (Q(t') - Q(t)) + mean of the residuals R_i = (N/K) (l_i(t') - l_i(t) - q_i(t') + q_i(t)) + offset,
+
+and only the mean of the residuals is estimated from rows. Their variance falls with the third power (the square, for
+order 1) of the distance to r, which is of order 1/sqrt(N). (Bardenet, Doucet and Holmes 2017; Quiroz et al. 2019.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from tallchain.surrogates.passes import Passes
+from tallchain.surrogates.reference import Reference
+from tallchain.types import Array, Posterior, PyTree, RowFunction, part, set_fields, static
+
+_MOST_COORDINATES = 2000
+
+
+@part
+class Taylor:
+    """Expansions of order 1 or 2 at a reference point.
+
+    Per row, differences of q_i are directional derivatives: q_i(t') - q_i(t) = g_i.u + (1/2) u' H_i v with u = t' - t
+    and v = t' + t - 2r, one mixed second derivative; no Hessian of a row is ever formed, and no two nearly equal
+    quadratics are subtracted. The same for their sum.
+
+    Args:
+        posterior: whose log likelihood is expanded.
+        data: all rows, as the source has them.
+        reference: r: a `Reference`, as `find_reference` returns it (its sums are used, and no row is read), or a
+            position (then one pass over all rows).
+        order: 1 or 2. Order 2 needs a d x d matrix for the sum: d up to 2000.
+    """
+
+    log_likelihood: Callable[[PyTree, PyTree], Array] = static()
+    order: int = static()
+    num_rows: int = static()
+    """N, the rows of the sums."""
+    rows_read: int = static()
+    """Rows read to make it."""
+    position: PyTree
+    """r."""
+    gradient: Array
+    """G, flat."""
+    hessian: Array | None
+    """H; None for order 1."""
+
+    def __init__(self, posterior: Posterior, data: PyTree, reference: Reference | PyTree, order: int = 2) -> None:
+        if order not in (1, 2):
+            raise ValueError(f"`Taylor(order=...)` must be 1 or 2; got {order!r}.")
+        num_rows = len(jax.tree.leaves(data)[0])
+        if isinstance(reference, Reference):
+            if reference.num_rows != num_rows:
+                raise ValueError(
+                    f"`Taylor(data=..., reference=...)`: the reference was found from {reference.num_rows:,} rows, and "
+                    f"the data have {num_rows:,}. Give the same data to both."
+                )
+            position = reference.position
+            gradient, hessian = reference.likelihood_gradient, reference.likelihood_hessian
+            rows_read = 0
+        else:
+            position = _check_position(posterior, data, reference)
+            gradient, hessian, rows_read = _sums(posterior, data, position, order)
+        dtype = jnp.result_type(float)
+        set_fields(
+            self,
+            log_likelihood=posterior.log_likelihood,
+            order=int(order),
+            num_rows=num_rows,
+            rows_read=rows_read,
+            position=position,
+            gradient=jnp.asarray(gradient, dtype),
+            hessian=jnp.asarray(hessian, dtype) if order == 2 else None,
+        )
+
+    def check(self, position: PyTree) -> None:
+        """Refuse a position of other shapes than the reference."""
+        mine, its = (jax.tree.map(np.shape, tree) for tree in (self.position, position))
+        if jax.tree.structure(self.position) != jax.tree.structure(position) or mine != its:
+            raise ValueError(f"`Taylor(reference=...)` has a position of shapes {mine}; the chain's has {its}.")
+
+    def total(self, position: PyTree, candidate: PyTree) -> Array:
+        """Q(t') - Q(t), over all rows."""
+        here, there, r = (ravel_pytree(tree)[0] for tree in (position, candidate, self.position))
+        step = there - here
+        if self.hessian is None:
+            return self.gradient @ step
+        return self.gradient @ step + 0.5 * step @ (self.hessian @ ((there - r) + (here - r)))
+
+    def row_difference(self, position: PyTree, candidate: PyTree) -> RowFunction:
+        """Return the function of a row q_i(t') - q_i(t)."""
+        step = jax.tree.map(jnp.subtract, candidate, position)
+
+        def slope(row: PyTree) -> Callable[[PyTree], Array]:
+            return lambda at: jax.jvp(lambda t: self.log_likelihood(t, row), (at,), (step,))[1]
+
+        if self.order == 1:
+            return lambda row: slope(row)(self.position)
+        both = jax.tree.map(lambda a, b, r: (a - r) + (b - r), candidate, position, self.position)
+
+        def difference(row: PyTree) -> Array:
+            first, second = jax.jvp(slope(row), (self.position,), (both,))
+            return first + 0.5 * second
+
+        return difference
+
+
+def _check_position(posterior: Posterior, data: PyTree, position: Any) -> PyTree:
+    position = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), position)
+    row = jax.tree.map(lambda leaf: leaf[0], data)
+    try:
+        shape = jax.eval_shape(posterior.log_likelihood, position, row).shape
+    except Exception as error:
+        raise ValueError(
+            f"`Taylor(reference=...)` must be a Reference or a position of the posterior; the log likelihood does not "
+            f"take one of shapes {jax.tree.map(np.shape, position)}: {error}"
+        ) from error
+    if shape != ():
+        raise ValueError(
+            f"`Taylor(reference=...)`: the log likelihood of one row at a position of shapes "
+            f"{jax.tree.map(np.shape, position)} has shape {shape}, and must be one number."
+        )
+    return position
+
+
+def _sums(
+    posterior: Posterior, data: PyTree, position: PyTree, order: int
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """G and H by one pass."""
+    flat = np.asarray(ravel_pytree(position)[0])
+    if order == 2 and flat.size > _MOST_COORDINATES:
+        raise ValueError(
+            f"`Taylor(order=2)` needs the {flat.size} x {flat.size} matrix of second derivatives, and takes up to "
+            f"{_MOST_COORDINATES} coordinates. Use order=1."
+        )
+    passes = Passes(posterior, data, position)
+    terms = passes(flat, np.eye(flat.size) if order == 2 else None)
+    if not terms.is_finite:
+        row = passes.first_bad_row(flat)
+        raise ValueError(
+            "`Taylor(...)`: the log likelihood or a derivative is not finite at the reference"
+            + ("." if row is None else f", for row {row}: {passes.row(row)!r}.")
+        )
+    hessian = None if terms.products is None else np.asarray(terms.products)
+    return np.asarray(terms.gradient), None if hessian is None else (hessian + hessian.T) / 2, passes.rows_read
