@@ -5,6 +5,7 @@ from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, Miniba
 from tallchain.auditing import Audit, audit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
+from tallchain.prepare import Prepared, prepare
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.sample import SamplingError, sample
 from tallchain.schedule import Schedule
@@ -25,6 +26,7 @@ __all__ = [
     "NormalBarker",
     "Penalty",
     "Posterior",
+    "Prepared",
     "RandomWalk",
     "SamplingError",
     "Schedule",
@@ -35,6 +37,7 @@ __all__ = [
     "audit",
     "diagnostics",
     "models",
+    "prepare",
     "proposals",
     "sample",
     "sources",

@@ -62,6 +62,8 @@ class Summary:
     draws_per_second: float
     is_interrupted: bool
     is_one_start: bool
+    notes: tuple[str, ...]
+    """What else happened, in words."""
     scan: Scan | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class Summary:
         return "\n".join(lines + self._warnings())
 
     def _warnings(self) -> list[str]:
-        lines = []
+        lines = [f"note                 {note}" for note in self.notes]
         if self.scan:
             worst = f"skewness {max(self.scan.skewness):.2g}, excess kurtosis {max(self.scan.kurtosis):.2g}"
             lines.append(
@@ -139,6 +141,7 @@ def summarise(trace: Trace) -> Summary:
         draws_per_second=decisions / trace.seconds if trace.seconds else float("nan"),
         is_interrupted=trace.is_interrupted,
         is_one_start=trace.is_one_start,
+        notes=trace.notes,
         scan=trace.scan,
     )
 

@@ -39,11 +39,13 @@ class Drawn(NamedTuple):
 
 
 @jax.jit
-def start(kernel: MetropolisHastings, schedule: Schedule, keys: Array, positions: PyTree) -> Lane:
-    """Open the first trial of every chain."""
+def start(
+    kernel: MetropolisHastings, schedule: Schedule, keys: Array, positions: PyTree, draw: Array | int = 0
+) -> Lane:
+    """Open the trial of a draw, the first by default, of every chain."""
+    draw = jnp.asarray(draw, jnp.int32)
 
     def start_one(key: Array, position: PyTree) -> Lane:
-        draw = jnp.zeros((), jnp.int32)
         noise = kernel.draw(jr.fold_in(key, draw), position)
         return Lane(draw, position, schedule.at(kernel, draw).open(noise, position))
 

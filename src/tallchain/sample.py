@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
+from jax.flatten_util import ravel_pytree
 
 from tallchain import lockstep
 from tallchain.checks import are_scalars, check_start
@@ -25,10 +26,11 @@ from tallchain.scan import Scan
 from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
 from tallchain.trace import Recorder, Trace
-from tallchain.types import Array, PyTree, is_whole
+from tallchain.types import Array, PyTree, Surrogate, is_whole, replace
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
 _CHUNK_SLOTS = 256
+_FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
 _MOST_TURNS = 2**20
 _CHUNK_BYTES = {"cpu": 2**26}
 _CHUNK_BYTES_ELSEWHERE = 2**30
@@ -51,6 +53,7 @@ def sample(
     num_chains: int = 1,
     num_warmup: int = 0,
     schedule: Schedule | None = None,
+    recentre: Callable[[PyTree], Surrogate] | None = None,
     scan: int = 8,
     progress: bool = True,
     chunk_size: int | None = None,
@@ -69,6 +72,9 @@ def sample(
         num_chains: chains, a look of each at a time; many of them make better use of the machine than one.
         num_warmup: draws to make first and throw away; their rows are counted in the trace.
         schedule: temperature and proposal scale as functions of the draw.
+        recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
+            warm-up the chains are on average more than one of their standard deviations from where the kernel's
+            surrogate was made (root mean square over coordinates), it is made again at their mean; never after.
         scan: proposals at which to read EVERY row, once, at the end: a minibatch cannot know of rows it has not seen,
             so that a few rows which carry the posterior go unnoticed without it. A warning says what it found; 0 leaves
             it out.
@@ -76,6 +82,7 @@ def sample(
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)
+    _check_recentre(kernel, recentre, num_chains)
     key = _single_key(key)
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
@@ -91,15 +98,22 @@ def sample(
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
 
         def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
-            last = jnp.int32(num_draws)
+            last = jnp.int32(until)
             return lockstep.run(kernel, schedule, keys, lanes, last=last, turns=jnp.int32(turns), slots=slots)
 
+        notes: tuple[str, ...] = ()
         with progress_bar(progress, num_draws * num_chains) as report:
-            fill(recorder, run, lanes, num_draws, interrupt, report)
+            until = num_warmup // 2
+            if recentre and until:
+                lanes = fill(recorder, run, lanes, until, interrupt, report)
+                kernel, notes = _recentred(kernel, lanes.position, until, recentre)
+                lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
+            until = num_draws
+            fill(recorder, run, lanes, until, interrupt, report)
         if recorder.num_finished <= num_warmup:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
-        trace = dataclasses.replace(trace, is_one_start=is_one_start)
+        trace = dataclasses.replace(trace, is_one_start=is_one_start, notes=notes)
         if scan and not interrupt.is_set():
             at_end = schedule.at(kernel, jnp.int32(num_draws - 1))
             trace = dataclasses.replace(trace, scan=_scan(at_end, trace, scan, key, interrupt))
@@ -115,7 +129,7 @@ def fill(
     num_draws: int,
     interrupt: threading.Event,
     report: Report,
-) -> None:
+) -> lockstep.Lane:
     """Run chunk after chunk until every chain has its draws, or somebody interrupts, or something breaks."""
     turns = 0  # the first chunk compiles, and takes no turn
     try:
@@ -136,6 +150,22 @@ def fill(
             "The draws that were finished are in the `trace` of this exception.",
             recorder.trace(is_interrupted=True),
         ) from error
+    return lanes
+
+
+def _recentred(
+    kernel: MetropolisHastings, positions: PyTree, draw: int, recentre: Callable[[PyTree], Surrogate]
+) -> tuple[MetropolisHastings, tuple[str, ...]]:
+    """Make the surrogate again where the chains are, if they are far from where it was made; and say so."""
+    flat = np.asarray(jax.vmap(lambda position: ravel_pytree(position)[0])(positions), np.float64)
+    here = np.asarray(ravel_pytree(cast(Any, kernel.surrogate).position)[0], np.float64)
+    spread = flat.std(0)
+    far = float(np.sqrt(np.mean(((flat.mean(0) - here) / np.where(spread > 0, spread, 1)) ** 2)))
+    words = f"after {draw} warm-up draws the chains were {far:.2g} sd from the reference of the surrogate"
+    if far <= _FAR:
+        return kernel, (f"{words}, which stayed",)
+    moved = recentre(jax.tree.map(lambda leaf: jnp.mean(leaf, 0), positions))
+    return replace(kernel, surrogate=moved), (f"{words}, which moved to their mean (a pass over all rows)",)
 
 
 def _scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
@@ -168,6 +198,17 @@ def _check_arguments(
         raise TypeError(f"`sample(kernel=...)` must be a MetropolisHastings(...); got {kernel!r}.")
     if not (schedule is None or isinstance(schedule, Schedule)):
         raise TypeError(f"`sample(schedule=...)` must be a Schedule(temperature=..., scale=...); got {schedule!r}.")
+
+
+def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) -> None:
+    if recentre is None:
+        return
+    if not callable(recentre):
+        raise TypeError(f"`sample(recentre=...)` must be a function of a position or None; got {recentre!r}.")
+    if not hasattr(kernel.surrogate, "position"):
+        raise ValueError("`sample(recentre=...)` needs a kernel with a surrogate that has a position, as Taylor does.")
+    if num_chains < 2:
+        raise ValueError("`sample(recentre=..., num_chains=1)`: the spread of chains tells how far they are: run more.")
 
 
 def _single_key(key: Any) -> Array:

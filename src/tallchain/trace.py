@@ -61,6 +61,7 @@ class Trace:
         compile_seconds: time to the first turn: checks on the device, compilation.
         is_interrupted: the run ended before all draws were made.
         is_one_start: all chains started from the same position.
+        notes: what else happened during the run, in words.
         scan: what a pass over all rows at the end of the run has shown; None if there was none.
     """
 
@@ -77,6 +78,7 @@ class Trace:
     compile_seconds: float = 0.0
     is_interrupted: bool = False
     is_one_start: bool = False
+    notes: tuple[str, ...] = ()
     scan: Scan | None = None
 
     @property

@@ -1,0 +1,168 @@
+"""Everything temperature 1 needs, in one call: mode, surrogate, influential rows, proposal; and whether it pays."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import random as jr
+
+from tallchain.acceptance import Penalty
+from tallchain.kernel import MetropolisHastings
+from tallchain.proposals import PCN, RandomWalk
+from tallchain.sources import Shuffled
+from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
+from tallchain.types import AcceptanceTest, Array, Posterior, Proposal, PyTree
+
+_MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be of use
+_LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be worth it
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A posterior made ready to be sampled at its own temperature (`print` it: it says what was chosen, and why)."""
+
+    posterior: Posterior
+    data: PyTree
+    reference: Reference
+    laplace: Laplace
+    surrogate: Taylor | None
+    """None where no surrogate pays."""
+    influence: Influence
+    proposal: Proposal
+    findings: tuple[str, ...]
+    """What was found, in words."""
+    rows_read: int
+    """Rows evaluated for all of it."""
+    seconds: float
+
+    def kernel(
+        self, acceptance: AcceptanceTest | None = None, proposal: Proposal | None = None, seed: int = 0
+    ) -> MetropolisHastings:
+        """Make the sampler.
+
+        Args:
+            acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's kind where the
+                noise of Delta* is small, as it is with a surrogate that pays.
+            proposal: another one than was chosen.
+            seed: of the shuffle.
+        """
+        rows = self.influence
+        source = Shuffled(self.data, rows.batch_size, seed, exact=rows.exact, copies=rows.copies)
+        return MetropolisHastings(
+            self.posterior,
+            source,
+            proposal=proposal or self.proposal,
+            acceptance=acceptance or Penalty(),
+            surrogate=self.surrogate,
+        )
+
+    def starts(self, key: Array, num_chains: int) -> PyTree:
+        """Draw a start for every chain from the Laplace approximation."""
+        return jax.vmap(self.laplace.draw)(jr.split(key, num_chains))
+
+    @property
+    def recentre(self) -> Callable[[PyTree], Taylor] | None:
+        """For `sample(recentre=...)`: the same surrogate at another point, by a pass over all rows."""
+        if self.surrogate is None:
+            return None
+        order = self.surrogate.order
+        return lambda position: Taylor(self.posterior, self.data, position, order)
+
+    def __str__(self) -> str:
+        head = f"Prepared in {self.seconds:.2g} s, {self.rows_read:,} rows evaluated"
+        return "\n".join([head, str(self.reference), str(self.influence), *self.findings])
+
+
+def prepare(
+    posterior: Posterior,
+    data: PyTree,
+    initial: PyTree,
+    *,
+    orders: tuple[int, ...] = (2, 1),
+    batch_size: int = 50,
+    num_draws: int = 8,
+    seed: int = 0,
+    progress: bool = True,
+) -> Prepared:
+    """Find the mode, expand there, score the rows, and choose what reads the fewest of them.
+
+    Where no surrogate pays, it says so and what to do, and leaves the surrogate out.
+
+    Args:
+        posterior: log prior, log likelihood of one row, temperature.
+        data: all rows, a pytree of arrays with the rows along the first axis.
+        initial: a position to start the search for the mode from.
+        orders: of the expansions to try.
+        batch_size: m, the rows between two judgements, at least.
+        num_draws: proposals to score rows with, and as many to judge by; each reads every row.
+        seed: of these.
+        progress: show a progress bar for the mode (needs `rich`).
+    """
+    begun = time.perf_counter()
+    reference = find_reference(posterior, data, initial, progress=progress)
+    laplace = reference.laplace
+
+    def score(surrogate: Taylor | None) -> Influence:
+        return influence(posterior, data, surrogate, laplace, batch_size=batch_size, num_draws=num_draws, seed=seed)
+
+    tried: dict[Any, tuple[Taylor | None, Influence]] = {}
+    for order in orders:
+        surrogate = Taylor(posterior, data, reference, order)
+        tried[order] = (surrogate, score(surrogate))
+    tried[0] = (None, score(None))
+    costs = {order: found.chosen.cost(batch_size) for order, (_, found) in tried.items()}
+    best = min(costs, key=lambda order: costs[order])
+    findings = [_words(costs, best)]
+    if best and costs[best] > _MOST_SHARE * reference.num_rows:
+        findings.append(_does_not_pay(costs, reference))
+        best = 0
+    surrogate, found = tried[best]
+    proposal = _proposal(laplace, found, surrogate, findings)
+    rows_read = reference.rows_read + sum(each.rows_read for _, each in tried.values())
+    return Prepared(
+        posterior,
+        data,
+        reference,
+        laplace,
+        surrogate,
+        found,
+        proposal,
+        tuple(findings),
+        rows_read,
+        time.perf_counter() - begun,
+    )
+
+
+def _name(order: int) -> str:
+    return f"order {order}" if order else "no surrogate"
+
+
+def _words(costs: dict[int, float], best: int) -> str:
+    each = ", ".join(f"{_name(order)} {cost:,.0f}" for order, cost in sorted(costs.items()))
+    return f"rows a decision would read, with independent proposals: {each}; chosen: {_name(best)}"
+
+
+def _does_not_pay(costs: dict[int, float], reference: Reference) -> str:
+    least = min(cost for order, cost in costs.items() if order)
+    return (
+        f"NO SURROGATE PAYS: the best would read {least:,.0f} of {reference.num_rows:,} rows a decision, so there is "
+        "none, and decisions read as many rows as they need. The posterior is far from normal around its mode: "
+        "reparametrise, give rare dummies a proper prior instead of standardising them, or put up with a higher "
+        "temperature or shorter steps"
+    )
+
+
+def _proposal(laplace: Laplace, found: Influence, surrogate: Taylor | None, findings: list[str]) -> Proposal:
+    if surrogate is None:
+        findings.append("steps: a random walk with the covariance of the Laplace approximation")
+        return RandomWalk.preconditioned(laplace)
+    acceptance = f"an exact test would accept {found.acceptance:.2f} of independent proposals"
+    if found.acceptance >= _LEAST_ACCEPTANCE:
+        findings.append(f"steps: PCN with beta = 1; {acceptance}")
+        return PCN(laplace)
+    findings.append(f"steps: a random walk with the covariance of the Laplace approximation; {acceptance}")
+    return RandomWalk.preconditioned(laplace)

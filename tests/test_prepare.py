@@ -1,0 +1,109 @@
+"""Temperature 1 in one call: what is chosen, what is said, and that it is right; and surrogates that move."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random as jr
+from scipy.special import expit
+
+import tallchain as tc
+from checks import Z_LIMIT
+from tallchain.models import logistic_regression
+from tallchain.surrogates import Taylor
+
+NUM_ROWS = 20_000
+RANDOM = np.random.default_rng(21)
+X = np.stack([np.ones(NUM_ROWS), *RANDOM.standard_normal((2, NUM_ROWS))], 1).astype(np.float32)
+MODEL = logistic_regression(X, RANDOM.random(NUM_ROWS) < expit(X @ [-0.5, 0.8, 0.1]), prior_sd=1.0, bound=False)
+CHAINS, DRAWS = 100, 40
+
+
+@pytest.fixture(scope="module")
+def prepared() -> tc.Prepared:
+    return tc.prepare(MODEL.posterior, MODEL.data, np.zeros(3, np.float32), progress=False)
+
+
+def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Array) -> None:
+    assert prepared.surrogate is not None
+    assert prepared.surrogate.order == 2
+    assert isinstance(prepared.proposal, tc.PCN)
+    told = str(prepared)
+    assert "chosen: order 2" in told
+    assert "PCN with beta = 1" in told
+    assert prepared.rows_read == prepared.reference.rows_read + 3 * 16 * NUM_ROWS
+    kernel = prepared.kernel()
+    trace = tc.sample(key, kernel, prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, progress=False)
+    assert trace.is_accepted.mean() > 0.8
+    assert trace.num_rows.mean() < 100
+    assert not trace.complaints()
+    w = np.asarray(jax.vmap(jax.vmap(prepared.laplace.whiten))(trace.position), np.float64)
+    by_chain = w.mean(1)  # the posterior is normal but for 1/sqrt(N)
+    z = by_chain.mean(0) / (by_chain.std(0, ddof=1) / np.sqrt(CHAINS))
+    assert np.all(np.abs(z) < Z_LIMIT + 0.1 * np.sqrt(CHAINS * DRAWS))
+
+
+def test_no_surrogate_pays_where_the_posterior_is_far_from_normal() -> None:
+    """A flat top with steep sides: at the mode no row says anything, one standard deviation away each says a lot."""
+    rows = RANDOM.exponential(0.1, 400).astype(np.float32)
+    posterior = tc.Posterior(
+        lambda t: -0.5 * jnp.sum(t**2),
+        lambda t, x: -x * jax.nn.softplus(50 * (jnp.sqrt(t[0] ** 2 + 0.01) - 1)),
+    )
+    prepared = tc.prepare(posterior, rows, np.zeros(1, np.float32), progress=False)
+    assert prepared.surrogate is None
+    assert "NO SURROGATE PAYS" in str(prepared)
+    assert isinstance(prepared.proposal, tc.RandomWalk)
+    assert prepared.recentre is None
+    assert prepared.kernel().surrogate is None
+
+
+# ---- surrogates that move ----------------------------------------------------------------------
+
+
+def far_kernel(prepared: tc.Prepared) -> tc.MetropolisHastings:
+    """The surrogate of order 1 is made ten standard deviations from the mode."""
+    laplace = prepared.laplace
+    off = laplace.colour(jnp.full(3, 10 / np.sqrt(3), jnp.float32))
+    surrogate = Taylor(MODEL.posterior, MODEL.data, off, 1)
+    proposal = tc.RandomWalk.preconditioned(laplace)
+    return tc.MetropolisHastings(MODEL.posterior, tc.Shuffled(MODEL.data, 50), proposal=proposal, surrogate=surrogate)
+
+
+def test_a_surrogate_far_from_the_chains_moves_to_them(prepared: tc.Prepared, key: jax.Array) -> None:
+    def recentre(position):
+        return Taylor(MODEL.posterior, MODEL.data, position, 1)
+
+    kernel, starts = far_kernel(prepared), prepared.starts(jr.key(5), CHAINS)
+    options = {"num_chains": CHAINS, "num_warmup": 20, "scan": 0, "progress": False}
+    stayed = tc.sample(key, kernel, starts, DRAWS, **options)
+    moved = tc.sample(key, kernel, starts, DRAWS, recentre=recentre, **options)
+    assert "moved to their mean" in moved.notes[0]
+    assert "moved to their mean" in str(moved.summary())
+    assert moved.num_rows.mean() < 0.5 * stayed.num_rows.mean()
+    assert stayed.notes == ()
+    assert moved.warmup.num_decisions == 20 * CHAINS
+    assert moved.num_draws == DRAWS
+
+
+def test_a_surrogate_at_the_mode_stays(prepared: tc.Prepared, key: jax.Array) -> None:
+    kernel, starts = prepared.kernel(), prepared.starts(jr.key(5), CHAINS)
+    options = {"num_chains": CHAINS, "num_warmup": 10, "scan": 0, "progress": False}
+    plain = tc.sample(key, kernel, starts, 20, **options)
+    same = tc.sample(key, kernel, starts, 20, recentre=prepared.recentre, **options)
+    assert "which stayed" in same.notes[0]
+    np.testing.assert_array_equal(plain.position, same.position)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"recentre": 3, "num_chains": 2}, TypeError, "must be a function"),
+        ({"recentre": lambda p: p, "num_chains": 1}, ValueError, "run more"),
+    ],
+)
+def test_refuses(prepared: tc.Prepared, key: jax.Array, options, error, message: str) -> None:
+    with pytest.raises(error, match=message):
+        tc.sample(key, prepared.kernel(), np.zeros(3, np.float32), 2, progress=False, **options)
