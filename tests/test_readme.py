@@ -15,11 +15,13 @@ README = (ROOT / "README.md").read_text()
 def test_snippets_run(capsys: pytest.CaptureFixture) -> None:
     snippets = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert snippets
+    names: dict[str, object] = {}  # one after another, as a reader would
     for snippet in snippets:
-        exec(compile(snippet, "README.md", "exec"), {})
+        exec(compile(snippet, "README.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "rows per decision" in printed
     assert "NO ERROR FOUND" in printed
+    assert "chosen: order 2" in printed
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
