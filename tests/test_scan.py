@@ -14,19 +14,27 @@ from jax import random as jr
 from scipy import stats
 
 import tallchain as tc
-from scenarios import normal_mean
 from tallchain import scan
 from tallchain.types import replace
+
+pytestmark = pytest.mark.xdist_group("scan")  # most share one program
 
 NUM_ROWS = 50_001
 RANDOM = np.random.default_rng(5)
 SKEWED = RANDOM.standard_exponential(NUM_ROWS).astype(np.float32)
+NORMAL = RANDOM.standard_normal(NUM_ROWS).astype(np.float32)
 
 
-def kernel_of(data: np.ndarray, acceptance=None, source=tc.Shuffled, log_likelihood=None) -> tc.MetropolisHastings:
-    posterior = tc.Posterior(
-        lambda t: -(t**2) / 8, log_likelihood or (lambda t, x: -((x - t) ** 2) / 2), len(data) / 10
-    )
+def log_prior(t: jax.Array) -> jax.Array:
+    return -(t**2) / 8
+
+
+def log_likelihood(t: jax.Array, x: jax.Array) -> jax.Array:
+    return -((x - t) ** 2) / 2
+
+
+def kernel_of(data: np.ndarray, acceptance=None, source=tc.Shuffled) -> tc.MetropolisHastings:
+    posterior = tc.Posterior(log_prior, log_likelihood, len(data) / 10)
     return tc.MetropolisHastings(posterior, source(data, 100), proposal=tc.RandomWalk(0.6), acceptance=acceptance)
 
 
@@ -58,7 +66,7 @@ def test_moments_of_all_rows(source, key: jax.Array) -> None:
 def test_a_sound_run_has_no_complaint(key: jax.Array) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        trace = sample(key, kernel_of(normal_mean().data))
+        trace = sample(key, kernel_of(NORMAL))
     assert trace.scan is not None
     assert trace.scan.complaints() == []
     assert trace.scan.num_rows == 8 * trace.population

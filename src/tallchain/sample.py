@@ -101,12 +101,13 @@ def sample(
             last = jnp.int32(until)
             return lockstep.run(kernel, schedule, keys, lanes, last=last, turns=jnp.int32(turns), slots=slots)
 
-        notes: tuple[str, ...] = ()
+        notes = tuple(getattr(kernel.source, "notes", ()))
         with progress_bar(progress, num_draws * num_chains) as report:
             until = num_warmup // 2
             if recentre and until:
                 lanes = fill(recorder, run, lanes, until, interrupt, report)
-                kernel, notes = _recentred(kernel, lanes.position, until, recentre)
+                kernel, note = _recentred(kernel, lanes.position, until, recentre)
+                notes += (note,)
                 lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
             until = num_draws
             fill(recorder, run, lanes, until, interrupt, report)
@@ -155,7 +156,7 @@ def fill(
 
 def _recentred(
     kernel: MetropolisHastings, positions: PyTree, draw: int, recentre: Callable[[PyTree], Surrogate]
-) -> tuple[MetropolisHastings, tuple[str, ...]]:
+) -> tuple[MetropolisHastings, str]:
     """Make the surrogate again where the chains are, if they are far from where it was made; and say so."""
     flat = np.asarray(jax.vmap(lambda position: ravel_pytree(position)[0])(positions), np.float64)
     here = np.asarray(ravel_pytree(cast(Any, kernel.surrogate).position)[0], np.float64)
@@ -163,9 +164,9 @@ def _recentred(
     far = float(np.sqrt(np.mean(((flat.mean(0) - here) / np.where(spread > 0, spread, 1)) ** 2)))
     words = f"after {draw} warm-up draws the chains were {far:.2g} sd from the reference of the surrogate"
     if far <= _FAR:
-        return kernel, (f"{words}, which stayed",)
+        return kernel, f"{words}, which stayed"
     moved = recentre(jax.tree.map(lambda leaf: jnp.mean(leaf, 0), positions))
-    return replace(kernel, surrogate=moved), (f"{words}, which moved to their mean (a pass over all rows)",)
+    return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a pass over all rows)"
 
 
 def _scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:

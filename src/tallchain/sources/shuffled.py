@@ -112,6 +112,20 @@ class Shuffled:
             self.num_rows, self.batch_size, repeats=False, num_exact=self.num_exact, num_data=self.num_data
         )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a summary should say of it."""
+        found = []
+        if self.num_exact:
+            found.append(f"{self.num_exact:,} rows are read at every decision, and counted in its rows")
+        if self.share is not None:
+            most = round(1 / float(jnp.min(self.share)))
+            found.append(
+                f"rows that matter are sampled up to {most:,} times as often as others ({self.num_rows:,} copies of "
+                f"{self.num_data - self.num_exact:,} rows, each for a part of one)"
+            )
+        return tuple(found)
+
     def width(self, appetite: int) -> int:
         """All the rows wanted, or equal bounded parts of them."""
         return window_width(min(appetite, self.num_rows), self.data)
