@@ -7,8 +7,9 @@ BIN := .venv/bin
 run: .venv/ready
 	$(BIN)/tallchain demo
 
+# Most of the time of the tests goes into compiling many small programs: without optimisation here, with it in test-slow.
 test: lint types
-	$(BIN)/pytest -n auto --dist loadgroup -m "not slow"
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n auto --dist loadgroup -m "not slow"
 
 test-slow: .venv/ready
 	$(BIN)/pytest -n auto --dist loadgroup -m slow

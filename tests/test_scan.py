@@ -117,6 +117,7 @@ def test_a_broken_pass_keeps_the_draws(key: jax.Array, monkeypatch: pytest.Monke
     assert caught.value.trace.num_draws == 20
 
 
+@pytest.mark.slow
 def test_order_of_rows(key: jax.Array) -> None:
     """A source that gives sorted rows in windows is found out; the same rows drawn one by one are not accused."""
     kernel = kernel_of(SKEWED)

@@ -83,7 +83,7 @@ def run(kernel: tc.MetropolisHastings, key: jax.Array, chains: int = 64) -> tc.T
     return tc.sample(key, kernel, starts.astype(np.float32), 40, num_chains=chains, scan=0, progress=False)
 
 
-@pytest.mark.parametrize("stopping", ["fresh", "pilot", "growth"])
+@pytest.mark.parametrize("stopping", ["fresh", "growth", pytest.param("pilot", marks=pytest.mark.slow)])
 def test_rows_are_read_until_the_bound_is_met(stopping: str, key: jax.Array) -> None:
     trace = run(kernel_of(stopping=stopping, skew=False, delta=0.5), key)
     assert trace.extras["error_bound"].shape == trace.is_accepted.shape

@@ -81,6 +81,7 @@ def test_heavy_tails_warn() -> None:
     assert "WARNING" in str(trace.summary())
 
 
+@pytest.mark.slow
 def test_cauchy_rows_are_read_by_the_thousand_and_warn() -> None:
     """A tail like that shows in most batches, so that a good part of all rows is read; it is not enough."""
     rows = heavy_rows(1.0)
@@ -113,6 +114,7 @@ def test_one_row_that_carries_the_posterior_warns() -> None:
     assert not agrees(z)  # it IS wrong: the warning is due
 
 
+@pytest.mark.slow
 def test_one_row_is_seen_by_the_audit() -> None:
     rows = one_large_row()[100_000:200_000]
     kernel = kernel_of(rows)
@@ -177,7 +179,7 @@ def two_modes() -> tc.MetropolisHastings:
     return tc.MetropolisHastings(posterior, tc.Shuffled(data, 100), proposal=tc.RandomWalk(0.05))
 
 
-@pytest.mark.parametrize("starts", ["both", "one"])
+@pytest.mark.parametrize("starts", ["both", pytest.param("one", marks=pytest.mark.slow)])
 def test_several_modes(starts: str, key: jax.Array) -> None:
     """Chains that start apart disagree, and the summary says so; from one start it says that this cannot be seen."""
     initial = np.where(np.arange(8) % 2, 1.0, -1.0 if starts == "both" else 1.0).astype(np.float32)
@@ -234,6 +236,7 @@ def test_a_batch_of_two_is_too_small_for_the_paper_s_rule() -> None:
     assert not agrees(z)
 
 
+@pytest.mark.slow
 def test_the_default_takes_a_larger_pilot_than_two() -> None:
     rows = np.random.default_rng(9).standard_exponential(NUM_ROWS)
     with no_warning():

@@ -353,7 +353,7 @@ def virtual(monkeypatch: pytest.MonkeyPatch, num_rows: int, *, windows: bool) ->
         return start.astype(jnp.uint32) + jnp.arange(width, dtype=jnp.uint32)
 
     monkeypatch.setattr(shuffled.lax, "dynamic_slice_in_dim", slice_of)
-    monkeypatch.setattr(shuffled, "take_rows", lambda data, index: index.astype(jnp.uint32))
+    monkeypatch.setattr(shuffled, "take_rows", lambda stored, index: (index.astype(jnp.uint32), None))
     return replace(Shuffled(np.zeros(2, np.int32), 1, windows=windows), num_rows=num_rows)
 
 
