@@ -24,18 +24,18 @@ def kernel_of(posterior=TARGET.posterior, acceptance=None, scale=0.6, rows=4000)
 
 def test_one_start_per_chain(key: jax.Array) -> None:
     starts = np.array([-50.0, 0.0, 50.0], np.float32)
-    trace = sample(key, kernel_of(), starts, 1, num_chains=3, progress=False)
+    trace = sample(key, kernel_of(), starts, 1, num_chains=3, scan=0, progress=False)
     np.testing.assert_allclose(trace.position[:, 0], starts, atol=5.0)
 
 
 def test_one_start_for_all_chains(key: jax.Array) -> None:
-    trace = sample(key, kernel_of(), 7.0, 1, num_chains=4, progress=False)
+    trace = sample(key, kernel_of(), 7.0, 1, num_chains=4, scan=0, progress=False)
     np.testing.assert_allclose(trace.position[:, 0], 7.0, atol=4.0)
 
 
 def test_old_style_keys_are_taken() -> None:
-    old = sample(jax.random.PRNGKey(3), kernel_of(), 0.5, 5, progress=False)
-    new = sample(jax.random.key(3), kernel_of(), 0.5, 5, progress=False)
+    old = sample(jax.random.PRNGKey(3), kernel_of(), 0.5, 5, scan=0, progress=False)
+    new = sample(jax.random.key(3), kernel_of(), 0.5, 5, scan=0, progress=False)
     np.testing.assert_array_equal(old.position, new.position)
 
 
@@ -45,7 +45,7 @@ def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
         temperature=lambda draw: jnp.where(draw < 300, 4000.0, 40.0), scale=lambda draw: jnp.where(draw < 300, 2.0, 0.1)
     )
     kernel = kernel_of(acceptance=tc.Metropolis())
-    trace = sample(key, kernel, 0.5, 600, num_chains=64, schedule=schedule, progress=False)
+    trace = sample(key, kernel, 0.5, 600, num_chains=64, schedule=schedule, scan=0, progress=False)
     hot, cold = trace.position[:, 50:300], trace.position[:, 350:]
     mean = TARGET.data[:4000].mean(dtype=np.float64)
     for values, weight in ((hot, 1.0), (cold, 100.0)):
@@ -57,7 +57,7 @@ def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
 
 def test_schedule_counts_warmup_draws(key: jax.Array) -> None:
     schedule = tc.Schedule(scale=lambda draw: jnp.where(draw < 10, 1e-6, 5.0))
-    trace = sample(key, kernel_of(), 0.5, 5, num_warmup=10, num_chains=8, schedule=schedule, progress=False)
+    trace = sample(key, kernel_of(), 0.5, 5, num_warmup=10, num_chains=8, schedule=schedule, scan=0, progress=False)
     assert np.abs(trace.log_ratio[:, 0]).max() > 1
 
 
@@ -86,7 +86,7 @@ def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
 
 
 def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False)
+    whole = sample(key, kernel_of(), 0.5, 200, num_chains=3, scan=0, progress=False)
     handler = signal.getsignal(signal.SIGINT)
     after_chunks(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGINT))
     part = sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
@@ -100,7 +100,7 @@ def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.Mon
 def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     after_chunks(monkeypatch, 0, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        sample(key, kernel_of(), 0.5, 200, progress=False)
+        sample(key, kernel_of(), 0.5, 200, scan=0, progress=False)
 
 
 def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
