@@ -24,6 +24,7 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.curves
 	$(BIN)/python -m benchmarks.orders
 	$(BIN)/python -m benchmarks.calibration
+	$(BIN)/python -m benchmarks.tails
 	$(BIN)/python -m benchmarks.pages
 
 lint: .venv/ready

@@ -197,6 +197,23 @@ def paper_bound() -> str:
     return table([f"b = {at}", "the bound", "error of P(accept), no correction", "skew correction"], rows)
 
 
+def tails() -> str:
+    rows = [
+        [
+            result["law"],
+            f"{result['mean_rows']:,.0f}",
+            f"{result['skewness']:.2g}",
+            f"{result['kurtosis']:.2g}",
+            f"{result['share_far']:.0%}",
+            "yes" if result["warns"] else "no",
+            f"{result['error']['value']:.3f}, at most {result['error']['upper']:.3f}",
+        ]
+        for result in load("tails")["results"]
+    ]
+    header = ["rows", "read", "skewness", "excess kurtosis", "proposals beyond", "warns", "audited error in log-odds"]
+    return table(header, rows)
+
+
 def bounds() -> str:
     rows = []
     for result in load("bounds")["results"]:
@@ -332,7 +349,7 @@ BLOCKS = {
     write.__name__: write
     for write in (
         *(mixture, correction, speed, choosing, evidence, bounds, combined, worst_case, calibration),
-        *(pairs, stopped, orders, shift, paper_bound),
+        *(pairs, stopped, orders, shift, paper_bound, tails),
     )
 }
 

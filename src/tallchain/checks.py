@@ -22,12 +22,12 @@ def check_start(kernel: MetropolisHastings, positions: PyTree) -> None:
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     if kernel.surrogate is not None:
         kernel.surrogate.check(first)
-    _check_scalar("log_prior(position)", "Sum over the coordinates.", kernel.posterior.log_prior, first)
+    check_scalar("log_prior(position)", "Sum over the coordinates.", kernel.posterior.log_prior, first)
     row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
     hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
-    _check_scalar("log_likelihood(position, row)", hint, kernel.posterior.log_likelihood, first, row)
+    check_scalar("log_likelihood(position, row)", hint, kernel.posterior.log_likelihood, first, row)
     if kernel.bound is not None:
-        _check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", kernel.bound, first, first)
+        check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", kernel.bound, first, first)
     if not is_traced((kernel, positions)):
         kernel.proposal.check(first)
         _check_values(kernel, positions)
@@ -59,7 +59,8 @@ def _check_floats(positions: PyTree) -> None:
             raise ValueError(f"The {where} must be finite; got {np.asarray(leaf)!r}.")
 
 
-def _check_scalar(call: str, hint: str, function: Any, *arguments: PyTree) -> None:
+def check_scalar(call: str, hint: str, function: Any, *arguments: PyTree) -> None:
+    """Refuse a function that does not return one float at these arguments; nothing is computed."""
     out = jax.eval_shape(function, *arguments)
     if not hasattr(out, "shape") or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         got = f"shape {out.shape}, {out.dtype}" if hasattr(out, "shape") else repr(out)

@@ -106,9 +106,10 @@ def sample(
             until = num_warmup // 2
             if recentre and until:
                 lanes = fill(recorder, run, lanes, until, interrupt, report)
-                kernel, note = _recentred(kernel, lanes.position, until, recentre)
-                notes += (note,)
-                lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
+                if not interrupt.is_set():
+                    kernel, note = _recentred(kernel, lanes.position, until, recentre)
+                    notes += (note,)
+                    lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
             until = num_draws
             fill(recorder, run, lanes, until, interrupt, report)
         if recorder.num_finished <= num_warmup:

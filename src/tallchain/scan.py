@@ -27,7 +27,7 @@ _PAIRS = 128  # scanned side by side; each holds a window of rows
 _LOOKS = 16  # windows scanned between two looks at Ctrl-C
 _FIRST_ROWS = 1024  # to centre and scale by
 _ORDERS = 32  # of the rows, to see whether they come at random
-_FAR_SKEWNESS, _FAR_KURTOSIS = 0.5, 1.0  # of the mean of a batch: errors in log-odds of some hundredths
+_FAR_SKEWNESS, _FAR_KURTOSIS = 0.35, 1.0  # of the mean of a batch: where audits find errors (benchmarks/tails.py)
 _SHARE = 0.1  # of the proposals that may be so
 _DISORDER, _SIGMAS = 2.0, 6.0  # of the variance of a window's mean: put up with that, and with chance
 _MISSED = 0.01  # chance to miss the rows that make a candidate impossible
@@ -267,8 +267,9 @@ class Scan:
                 f"a few rows carry the log ratio: at {is_far.sum()} of {self.num_proposals} proposals of this run the "
                 f"mean of {self.batch:,.0f} rows is far from normal (skewness up to {np.max(self.skewness):.2g}, "
                 f"excess kurtosis up to {np.max(self.kurtosis):.2g}; all rows were read to see it). A minibatch test "
-                "mostly misses these rows, and the draws can be wrong. Look at the rows of largest log ratio; use a "
-                "larger batch, a likelihood with lighter tails or an exact test, and let `audit(kernel, trace)` "
+                "mostly misses these rows, and the draws can be wrong. Look at the rows of largest log ratio; let "
+                "`surrogates.influence` have them read more often, take a likelihood with lighter tails or an exact "
+                "test, and let `audit(kernel, trace)` "
                 "measure the error"
             )
         if self.disorder > self.most_disorder:

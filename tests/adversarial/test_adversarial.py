@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -121,6 +122,15 @@ def test_one_row_is_seen_by_the_audit() -> None:
     trace, _ = run(kernel, rows, scan=0)
     audit = tc.audit(kernel, trace, num_decisions=50, num_trials=64, progress=False)
     assert audit.is_error_found
+
+
+@pytest.mark.slow
+def test_one_row_read_at_every_decision_is_no_trouble() -> None:
+    rows = one_large_row()
+    with no_warning():
+        trace, z = run(kernel_of(rows, source=partial(tc.Shuffled, exact=[123_456])), rows)
+    assert agrees(z)
+    assert trace.num_rows.mean() < 1000
 
 
 def test_an_exact_test_takes_one_row_for_what_it_is() -> None:

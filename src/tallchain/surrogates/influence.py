@@ -1,8 +1,7 @@
 """Which rows matter: score every row once, and let those that matter be read more often, or always.
 
-Residuals of a surrogate are small for most rows and large for a few: on Covertype a thousand rows of 581,012 hold most
-of their variance. Rows are scored by r_i, the root mean square over some proposals of the Laplace approximation of
-what the surrogate leaves of a row's log ratio. Then either
+Residuals of a surrogate are small for most rows and large for a few. Rows are scored by r_i, the root mean square over
+some proposals of the Laplace approximation of what the surrogate leaves of a row's log ratio. Then either
 
 - row i is in the shuffled copy c_i times, c_i = 1 + about r_i / mean r, and counts for 1/c_i each time (`copies`): that
   is sampling with probability proportional to c_i and inverse weights, in windows, at the price of a second copy; or

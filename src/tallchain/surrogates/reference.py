@@ -25,6 +25,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
+from tallchain.checks import check_scalar
 from tallchain.sources.rows import check_data
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import Passes, Terms, as_floats, derivatives
@@ -445,9 +446,9 @@ def _check(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -
         )
     start = _check_initial(initial)
     row = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data)
-    _check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, start)
+    check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, start)
     hint = "It is for ONE row: sum over the entries of a row, not over rows."
-    _check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, start, row)
+    check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, start, row)
     return start
 
 
@@ -469,13 +470,6 @@ def _check_initial(initial: PyTree) -> PyTree:
             "drop some of them, or sample without a reference."
         )
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), initial)
-
-
-def _check_scalar(call: str, hint: str, function: Callable[..., Array], *arguments: PyTree) -> None:
-    out = jax.eval_shape(function, *arguments)
-    if not hasattr(out, "shape") or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
-        got = f"shape {out.shape}, {out.dtype}" if hasattr(out, "shape") else repr(out)
-        raise ValueError(f"`{call}` must return one float (shape ()); got {got}. {hint}")
 
 
 # ---- progress ----------------------------------------------------------------------------------
