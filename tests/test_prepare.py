@@ -33,7 +33,7 @@ def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Arra
     told = str(prepared)
     assert "chosen: order 2" in told
     assert "PCN with beta = 1" in told
-    assert prepared.rows_read == prepared.reference.rows_read + 3 * 16 * NUM_ROWS
+    assert prepared.rows_read == prepared.reference.rows_read + 16 * NUM_ROWS
     kernel = prepared.kernel()
     trace = tc.sample(key, kernel, prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, progress=False)
     assert trace.is_accepted.mean() > 0.8

@@ -68,6 +68,39 @@ def test_progress_bar_is_shown(key: jax.Array, capsys: pytest.CaptureFixture) ->
     assert "100%" in shown
 
 
+# ---- chains dealt out to cores -----------------------------------------------------------------
+
+
+def test_a_core_more_does_not_change_the_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    def traces(groups: int) -> tc.Trace:
+        monkeypatch.setattr(lockstep, "num_groups", lambda num_chains: groups)
+        return sample(key, kernel_of(), 0.5, 50, num_chains=12, num_warmup=10, scan=0, progress=False, chunk_size=7)
+
+    alone, dealt = traces(1), traces(3)
+    np.testing.assert_array_equal(alone.num_rows, dealt.num_rows)
+    np.testing.assert_allclose(alone.position, dealt.position, rtol=1e-5)
+    assert alone.warmup == dealt.warmup
+
+
+@pytest.mark.parametrize(
+    ("num_chains", "cores", "groups"), [(1, 2, 1), (7, 2, 1), (8, 2, 2), (1024, 6, 4), (97, 8, 1), (1024, 1, 1)]
+)
+def test_groups_are_equal_and_not_small(num_chains: int, cores: int, groups: int, monkeypatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cores)), raising=False)
+    assert lockstep.num_groups(num_chains) == groups
+
+
+def test_a_fault_on_one_core_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise MemoryError("out of memory on the device")
+
+    monkeypatch.setattr(lockstep, "num_groups", lambda num_chains: 2)
+    after_chunks(monkeypatch, 7, fail)  # the eighth is the second group's in its fourth chunk
+    with pytest.raises(SamplingError, match="out of memory on the device") as caught:
+        sample(key, kernel_of(), 0.5, 200, num_chains=8, progress=False, chunk_size=5)
+    assert caught.value.trace.num_draws > 0
+
+
 # ---- ends that were not planned ----------------------------------------------------------------
 
 

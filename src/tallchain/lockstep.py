@@ -6,21 +6,29 @@ the same turn. No chain waits for another, and every lane does useful work at ev
 
 The randomness of the decisions ahead is drawn in bulk at the beginning of a chunk, from keys folded by chain and draw:
 so neither the length of a chunk nor the other chains have a part in it.
+
+On a CPU the work of one turn is too small for XLA to share out among cores. So the chains are dealt out instead: a
+group of them for each core, in lockstep among themselves, each group in a thread of its own.
 """
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax import random as jr
 
 from tallchain.kernel import MetropolisHastings, Noise, Trial, where
 from tallchain.schedule import Schedule
 from tallchain.types import Array, PyTree, Verdict
+
+_LEAST_GROUP = 4  # chains
 
 
 class Lane(NamedTuple):
@@ -92,6 +100,50 @@ def run(
 
     _, lanes, record = lax.while_loop(is_on, turn, (jnp.zeros((), jnp.int32), lanes, record))
     return lanes, record
+
+
+def run_on_cores(
+    kernel: MetropolisHastings, schedule: Schedule, keys: Array, lanes: Lane, *, last: int, turns: int, slots: int
+) -> tuple[Lane, Drawn]:
+    """As `run`, with a group of the chains on each core; with `turns` = 0 it only compiles."""
+    groups = num_groups(len(keys))
+    parts = _split((keys, lanes), groups) if groups > 1 else [(keys, lanes)]
+
+    def run_part(part: tuple[Array, Lane]) -> tuple[Lane, Drawn]:
+        keys, lanes = part
+        ends = {"last": jnp.int32(last), "turns": jnp.int32(turns)}
+        return jax.block_until_ready(run(kernel, schedule, keys, lanes, **ends, slots=slots))
+
+    if groups == 1:
+        return run_part(parts[0])
+    if turns == 0:  # one after the other, so that the first compiles for all
+        done = [run_part(part) for part in parts]
+    else:
+        with ThreadPoolExecutor(groups) as threads:
+            done = list(threads.map(run_part, parts))
+    moved, drawn = zip(*done, strict=True)
+    return _join(moved), jax.tree.map(lambda *leaves: np.concatenate(leaves), *drawn)
+
+
+def num_groups(num_chains: int) -> int:
+    """Groups of equal size to deal the chains out to: one per core of a CPU if that comes out even."""
+    if jax.default_backend() != "cpu":
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = min(cores, num_chains // _LEAST_GROUP)
+    return next((groups for groups in range(most, 1, -1) if num_chains % groups == 0), 1)
+
+
+@partial(jax.jit, static_argnums=1)
+def _split(tree: PyTree, groups: int) -> list[PyTree]:
+    leaves, structure = jax.tree.flatten(tree)
+    parts = [jnp.split(leaf, groups) for leaf in leaves]
+    return [jax.tree.unflatten(structure, part) for part in zip(*parts, strict=True)]
+
+
+@jax.jit
+def _join(trees: tuple[PyTree, ...]) -> PyTree:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 
 def _turn(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from jax import random as jr
 
 from tallchain.acceptance import Penalty
+from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.sources import Shuffled
 from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
 from tallchain.types import AcceptanceTest, Array, Posterior, Proposal, PyTree
 
+_BATCH = 50  # rows between two judgements, where more than the least are needed
 _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be of use
+_SMALL_SHARE = 0.01  # of all rows: a surrogate that takes fewer is better than none
+_FEW = 1.2  # times the least batch: no other order would take many fewer
 _LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be worth it
 
 
@@ -83,7 +86,7 @@ def prepare(
     initial: PyTree,
     *,
     orders: tuple[int, ...] = (2, 1),
-    batch_size: int = 50,
+    batch_size: int | None = None,
     num_draws: int = 8,
     seed: int = 0,
     progress: bool = True,
@@ -96,8 +99,9 @@ def prepare(
         posterior: log prior, log likelihood of one row, temperature.
         data: all rows, a pytree of arrays with the rows along the first axis.
         initial: a position to start the search for the mode from.
-        orders: of the expansions to try.
-        batch_size: m, the rows between two judgements, at least.
+        orders: of the expansions to try, until one takes about the least batch.
+        batch_size: m, the rows between two judgements, at least; None for 20 where 20 are enough for a variance of 1, and
+            50 elsewhere.
         num_draws: proposals to score rows with, and as many to judge by; each reads every row.
         seed: of these.
         progress: show a progress bar for the mode (needs `rich`).
@@ -106,21 +110,29 @@ def prepare(
     reference = find_reference(posterior, data, initial, progress=progress)
     laplace = reference.laplace
 
-    def score(surrogate: Taylor | None) -> Influence:
-        return influence(posterior, data, surrogate, laplace, batch_size=batch_size, num_draws=num_draws, seed=seed)
+    least = LEAST_ROWS if batch_size is None else batch_size
 
-    tried: dict[Any, tuple[Taylor | None, Influence]] = {}
-    for order in orders:
-        surrogate = Taylor(posterior, data, reference, order)
+    def score(surrogate: Taylor | None) -> Influence:
+        return influence(posterior, data, surrogate, laplace, batch_size=least, num_draws=num_draws, seed=seed)
+
+    tried: dict[int, tuple[Taylor | None, Influence]] = {}
+    costs: dict[int, float] = {}
+    for order in (*orders, 0):
+        # Reading every row again to find out is not worth it where a decision takes so few.
+        if costs and min(costs.values()) <= (_FEW * least if order else _SMALL_SHARE * reference.num_rows):
+            continue
+        surrogate = Taylor(posterior, data, reference, order) if order else None
         tried[order] = (surrogate, score(surrogate))
-    tried[0] = (None, score(None))
-    costs = {order: found.chosen.cost(batch_size) for order, (_, found) in tried.items()}
+        costs[order] = tried[order][1].chosen.cost(least)
     best = min(costs, key=lambda order: costs[order])
     findings = [_words(costs, best)]
     if best and costs[best] > _MOST_SHARE * reference.num_rows:
         findings.append(_does_not_pay(costs, reference))
         best = 0
     surrogate, found = tried[best]
+    if batch_size is None and found.chosen.rows > least:
+        most = reference.num_rows - found.chosen.num_exact
+        found = dataclasses.replace(found, batch_size=min(max(found.batch_size, _BATCH), most))
     proposal = _proposal(laplace, found, surrogate, findings)
     rows_read = reference.rows_read + sum(each.rows_read for _, each in tried.values())
     return Prepared(

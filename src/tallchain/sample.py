@@ -32,7 +32,7 @@ _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
 _CHUNK_SLOTS = 256
 _FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
 _MOST_TURNS = 2**20
-_CHUNK_BYTES = {"cpu": 2**26}
+_CHUNK_BYTES = {"cpu": 2**24}  # about what its caches hold
 _CHUNK_BYTES_ELSEWHERE = 2**30
 
 
@@ -98,8 +98,7 @@ def sample(
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
 
         def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
-            last = jnp.int32(until)
-            return lockstep.run(kernel, schedule, keys, lanes, last=last, turns=jnp.int32(turns), slots=slots)
+            return lockstep.run_on_cores(kernel, schedule, keys, lanes, last=until, turns=turns, slots=slots)
 
         notes = tuple(getattr(kernel.source, "notes", ()))
         with progress_bar(progress, num_draws * num_chains) as report:

@@ -125,8 +125,7 @@ def repeat(
     slots = slots_within(lockstep.bytes_per_slot(engine, keys, lanes), num_draws)
 
     def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
-        last = jnp.int32(num_draws)
-        lanes, drawn = lockstep.run(engine, schedule, keys, lanes, last=last, turns=jnp.int32(turns), slots=slots)
+        lanes, drawn = lockstep.run_on_cores(engine, schedule, keys, lanes, last=num_draws, turns=turns, slots=slots)
         return lanes, drawn._replace(position=drawn.position.seen)
 
     with progress_bar(progress, num_draws * num_lanes) as report:

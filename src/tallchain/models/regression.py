@@ -13,7 +13,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr
 
 from tallchain.models.posterior import Posterior
-from tallchain.types import Array, PyTree, is_positive
+from tallchain.types import Array, PyTree, dot, is_positive
 
 _PART = 2**15  # rows held in float64 at a time
 _LEAST_EIGENVALUE = 1e-6  # of the second moments, as a share of their mean
@@ -218,7 +218,7 @@ def _predictor(position: Array, row: PyTree) -> Array:
             f"A position of this regression is a vector of {features.shape[-1]} coefficients, one per feature (and one "
             f"for the intercept, if any, first); got shape {jnp.shape(position)}."
         )
-    return features @ position
+    return dot(features, position)
 
 
 def _signed_predictor(position: Array, row: PyTree) -> Array:

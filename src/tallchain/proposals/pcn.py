@@ -16,7 +16,7 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.types import Array, Proposed, PyTree, is_positive, is_traced, part, replace
+from tallchain.types import Array, Proposed, PyTree, dot, is_positive, is_traced, part, replace
 
 if TYPE_CHECKING:
     from tallchain.surrogates import Laplace
@@ -68,8 +68,8 @@ class PCN:
         beta = jnp.asarray(self.beta, noise.dtype)
         kept = jnp.sqrt((1 - beta) * (1 + beta))
         deviation = flat - mean
-        w = self.laplace.inverse @ deviation
-        candidate = mean + kept * deviation + beta * (self.laplace.factor @ noise)
+        w = dot(self.laplace.inverse, deviation)
+        candidate = mean + kept * deviation + beta * dot(self.laplace.factor, noise)
         # (|w'|^2 - |w|^2)/2, multiplied out: |w|^2 is not subtracted from something that holds nearly all of it.
-        log_correction = 0.5 * beta**2 * ((noise - w) @ (noise + w)) + beta * kept * (w @ noise)
+        log_correction = 0.5 * beta**2 * dot(noise - w, noise + w) + beta * kept * dot(w, noise)
         return Proposed(unravel(candidate.astype(flat.dtype)), log_correction)

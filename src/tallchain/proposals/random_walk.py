@@ -10,7 +10,7 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.types import Array, Proposed, PyTree, is_positive, is_traced, part, replace
+from tallchain.types import Array, Proposed, PyTree, dot, is_positive, is_traced, part, replace
 
 if TYPE_CHECKING:
     from tallchain.surrogates import Laplace
@@ -104,7 +104,7 @@ class RandomWalk:
         """t' = t + L z."""
         if self._is_matrix(position):
             flat, unravel = ravel_pytree(noise)
-            step = unravel(jnp.asarray(self.scale, flat.dtype) @ flat)
+            step = unravel(dot(jnp.asarray(self.scale, flat.dtype), flat))
         elif _is_single(self.scale):
             step = jax.tree.map(lambda z: z * jnp.asarray(self.scale, z.dtype), noise)
         else:

@@ -24,7 +24,7 @@ from jax import random as jr
 
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import map_blocks
-from tallchain.types import Array, Posterior, PyTree, Surrogate, is_whole
+from tallchain.types import Array, Posterior, PyTree, Surrogate, dot, is_whole
 
 METHODS = ("none", "copies", "exact")
 _WIDTH = 2048  # rows of a block
@@ -281,7 +281,7 @@ def _log_ratios(
     def offset(pair: _Pairs) -> Array:
         known = 0.0 if surrogate is None else surrogate.total(pair.here, pair.there) / posterior.temperature
         there, here = laplace.whiten(pair.there), laplace.whiten(pair.here)
-        correction = 0.5 * ((there - here) @ (there + here))
+        correction = 0.5 * dot(there - here, there + here)
         return posterior.log_prior(pair.there) - posterior.log_prior(pair.here) + correction + known
 
     return np.asarray(jax.vmap(offset)(pairs), np.float64) + residuals / float(posterior.temperature)

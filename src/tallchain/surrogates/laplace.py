@@ -11,7 +11,7 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
-from tallchain.types import Array, PyTree, part, set_fields
+from tallchain.types import Array, PyTree, dot, part, set_fields
 
 _ASYMMETRY = 1e-4  # of the entries of a matrix, in units of its diagonal
 
@@ -67,11 +67,11 @@ class Laplace:
 
     def whiten(self, position: PyTree) -> Array:
         """w = L^-1 (t - r), flat: standard normal if t is from N(r, S)."""
-        return self.inverse @ (ravel_pytree(position)[0] - ravel_pytree(self.mean)[0])
+        return dot(self.inverse, ravel_pytree(position)[0] - ravel_pytree(self.mean)[0])
 
     def colour(self, w: Array) -> PyTree:
         """t = r + L w, the inverse of `whiten`."""
-        return self._shaped(ravel_pytree(self.mean)[0] + self.factor @ w)
+        return self._shaped(ravel_pytree(self.mean)[0] + dot(self.factor, w))
 
     def draw(self, key: Array) -> PyTree:
         """Draw a position from N(r, S)."""

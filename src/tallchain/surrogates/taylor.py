@@ -21,7 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.reference import Reference
-from tallchain.types import Array, Posterior, PyTree, RowFunction, part, set_fields, static
+from tallchain.types import Array, Posterior, PyTree, RowFunction, dot, part, set_fields, static
 
 _MOST_COORDINATES = 2000
 
@@ -94,8 +94,8 @@ class Taylor:
         here, there, r = (ravel_pytree(tree)[0] for tree in (position, candidate, self.position))
         step = there - here
         if self.hessian is None:
-            return self.gradient @ step
-        return self.gradient @ step + 0.5 * step @ (self.hessian @ ((there - r) + (here - r)))
+            return dot(self.gradient, step)
+        return dot(self.gradient + 0.5 * dot(self.hessian, (there - r) + (here - r)), step)
 
     def row_difference(self, position: PyTree, candidate: PyTree) -> RowFunction:
         """Return the function of a row q_i(t') - q_i(t)."""

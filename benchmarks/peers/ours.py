@@ -1,0 +1,99 @@
+"""tallchain: what `tc.prepare` makes of a posterior, under either test."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random as jr
+
+import tallchain as tc
+from benchmarks.peers.problem import Problem, Run
+from tallchain.prepare import Prepared
+
+CHUNK = 128  # draws per dispatch
+WARMUP, WALK_WARMUP = 20, 200
+
+
+def draw_ours(
+    key: jax.Array, kernel: tc.MetropolisHastings, starts: np.ndarray, draws: int, warmup: int = 0
+) -> tc.Trace:
+    """Sample without the pass over all rows at the end, and without the warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return tc.sample(
+            key,
+            kernel,
+            starts,
+            draws,
+            num_chains=len(starts),
+            num_warmup=warmup,
+            scan=0,
+            progress=False,
+            chunk_size=CHUNK,  # one program, however many draws
+        )
+
+
+class Ours:
+    """`tc.prepare`, then `tc.sample`.
+
+    Args:
+        problem: the target; its mode is not used, `tc.prepare` finds its own.
+        chains: in lockstep.
+        warmup: of peers; ours has nothing to adapt, and starts in the Laplace approximation.
+        acceptance: the test.
+        is_walking: with a random walk in place of the proposal that `prepare` chooses.
+        options: of `tc.prepare`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        chains: int,
+        warmup: int,
+        *,
+        acceptance: Callable[[], Any] = tc.Penalty,
+        is_walking: bool = False,
+        **options: Any,
+    ) -> None:
+        self.problem, self.chains = problem, chains
+        self._acceptance, self._is_walking, self._options = acceptance, is_walking, options
+        self._draws_per_second = 0.0
+
+    def prepare(self, key: jax.Array) -> dict[str, float]:
+        """Find the mode, score the rows, make the source, compile, warm up."""
+        began = time.perf_counter()
+        model = self.problem.target.model
+        start = jnp.zeros(self.problem.target.d)
+        self.prepared: Prepared = tc.prepare(model.posterior, model.data, start, progress=False, **self._options)
+        prepared = time.perf_counter()
+        proposal = tc.RandomWalk.preconditioned(self.prepared.laplace) if self._is_walking else None
+        self._kernel = jax.block_until_ready(self.prepared.kernel(self._acceptance(), proposal))
+        made = time.perf_counter()
+        starts, walk = jr.split(key)
+        warmup = WALK_WARMUP if self._is_walking else WARMUP
+        trace = draw_ours(walk, self._kernel, np.asarray(self.prepared.starts(starts, self.chains)), 4, warmup)
+        self._at = trace.position[:, -1]
+        done = time.perf_counter()
+        return {
+            "mode": self.prepared.reference.seconds,
+            "scores": prepared - began - self.prepared.reference.seconds,
+            "source": made - prepared,
+            "compilation": trace.compile_seconds,
+            "warmup": done - made - trace.compile_seconds,
+        }
+
+    def run(self, key: jax.Array, seconds: float) -> Run:
+        """Draw as many as the last run lets expect: short ones are slower, and the first one is short."""
+        draws = max(16, int(seconds * self._draws_per_second))
+        began = time.perf_counter()
+        trace = draw_ours(key, self._kernel, self._at, draws)
+        seconds = time.perf_counter() - began
+        self._at, self._draws_per_second = trace.position[:, -1], draws / seconds
+        rows = float(trace.num_rows.mean() + trace.num_scanned.mean())
+        return Run(trace.position, seconds, float(trace.is_accepted.mean()), rows)

@@ -1,0 +1,72 @@
+"""Rows per decision against N, by order of the surrogate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax import random as jr
+
+import tallchain as tc
+from benchmarks.peers.ours import draw_ours
+from benchmarks.peers.problem import Problem
+from benchmarks.peers.targets import SEED, simulated
+from tallchain.surrogates import Taylor
+
+BATCH = 50  # rows per look
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+MOST_WITHOUT = 100_000  # rows up to which a test without a surrogate, which reads most of them, is run
+
+
+def rows_at(problem: Problem, order: int | None, chains: int, draws: int, warmup: int = 20) -> dict[str, Any]:
+    """Rows per decision of the random walk with `MinibatchBarker(1.2, batch=50)`, from the Laplace approximation."""
+    model = problem.target.model
+    surrogate = None if order is None else Taylor(model.posterior, model.data, problem.reference, order=order)
+    kernel = tc.MetropolisHastings(
+        model.posterior,
+        tc.Shuffled(model.data, BATCH),
+        proposal=tc.RandomWalk.preconditioned(problem.laplace),
+        acceptance=tc.MinibatchBarker(1.2, batch=BATCH),
+        surrogate=surrogate,
+    )
+    starts = np.asarray(problem.starts(jr.key(SEED), chains))
+    trace = draw_ours(jr.key(SEED + 1), kernel, starts, draws, warmup)
+    return {
+        "rows": problem.target.num_rows,
+        "order": order or 0,
+        "rows_per_decision": float(trace.num_rows.mean()),
+        "standard_error": float(trace.num_rows.mean(1).std(ddof=1) / np.sqrt(chains)),
+        "acceptance": float(trace.is_accepted.mean()),
+        "decisions": trace.num_rows.size,
+    }
+
+
+def rows_against_n(sizes: Iterable[int] = SIZES, chains: int = 64, draws: int = 200) -> Iterator[dict[str, Any]]:
+    """Measure every size and order, the small ones first."""
+    for size in sizes:
+        problem = Problem.of(simulated(size))
+        for order in (None, 1, 2) if size <= MOST_WITHOUT else (1, 2):
+            found = rows_at(problem, order, 4, 8, 2) if order is None else rows_at(problem, order, chains, draws)
+            print(found, flush=True)
+            yield found
+
+
+def draw_rows(records: list[dict[str, Any]], path: Path) -> None:
+    """Draw rows per decision against N, by order."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.5, 4.2), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    sizes = sorted({record["rows"] for record in records})
+    axes.plot(sizes, sizes, color="#999999", lw=1, ls=":", label="all rows")
+    for order, color, marker in ((0, "#D55E00", "s"), (1, "#0072B2", "o"), (2, "#009E73", "^")):
+        points = [(record["rows"], record["rows_per_decision"]) for record in records if record["order"] == order]
+        label = f"Taylor, order {order}" if order else "no surrogate"
+        axes.plot(*zip(*points, strict=True), color=color, marker=marker, lw=1.5, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="rows in the data, N", ylabel="rows per decision")
+    axes.set_title("Logistic regression, d = 20, temperature 1", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    figure.savefig(path)
