@@ -2,17 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-slow bench lint types clean
+.PHONY: run test test-slow bench bench-peers lint types clean
 
 run: .venv/ready
 	$(BIN)/tallchain demo
 
 # Most of the time of the tests goes into compiling many small programs: without optimisation here, with it in test-slow.
 test: lint types
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n auto --dist loadgroup -m "not slow"
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n auto --dist loadfile -m "not slow"
 
 test-slow: .venv/ready
-	$(BIN)/pytest -n auto --dist loadgroup -m slow
+	$(BIN)/pytest -n auto --dist load -m slow
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.lockstep
@@ -25,6 +25,13 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.orders
 	$(BIN)/python -m benchmarks.calibration
 	$(BIN)/python -m benchmarks.tails
+	$(BIN)/python -m benchmarks.pages
+
+# About an hour on 2 cores. make bench-peers COVERTYPE=covtype.npz has Covertype too; references: see benchmarks/peers.
+bench-peers: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	$(BIN)/python -m benchmarks.peers $(if $(COVERTYPE),--covertype $(COVERTYPE))
+	$(BIN)/python -m benchmarks.peers --rows-against-n --draw
 	$(BIN)/python -m benchmarks.pages
 
 lint: .venv/ready

@@ -1,4 +1,6 @@
-"""Chains in lockstep against `vmap` over a per-chain `while_loop`; and rows looked at against a plain pass over rows.
+"""Chains in lockstep against `vmap` over a per-chain `while_loop`; rows looked at against a plain pass over rows.
+
+And chains in a group for each core, as `sample` runs them, against all chains in one group.
 
 Same kernel, same source, the paper's mixture (N = 1,000,000, K = 10,000, m = 50, step 0.15), draws recorded on both
 sides.
@@ -64,11 +66,17 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
         lanes = lockstep.start(kernel, schedule, keys, positions)
         return lockstep.run(kernel, schedule, keys, lanes, last=jnp.int32(2**30), turns=turns, slots=3 * draws // 2)
 
+    def on_cores():
+        lanes = lockstep.start(kernel, schedule, keys, positions)
+        ends = {"last": 2**30, "turns": int(turns), "slots": 3 * draws // 2}
+        return lockstep.run_on_cores(kernel, schedule, keys, lanes, **ends)
+
     lanes, _ = in_lockstep()
     decisions = int(lanes.draw.sum())
     seconds = interleaved(
         {
             "lockstep": in_lockstep,
+            "on cores": on_cores,
             "vmap": lambda: vmapped(kernel, keys, positions, draws),
             "full pass": lambda: full_pass(kernel.posterior, data, positions[0]),
         },
@@ -78,9 +86,11 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
         "lockstep": np.asarray(seconds["lockstep"]) / decisions,
         "vmap": np.asarray(seconds["vmap"]) / looks.size,
     }
-    per_row = np.asarray(seconds["lockstep"]) / (int(turns) * chains * kernel.width)
+    per_row = np.asarray(seconds["on cores"]) / (int(turns) * chains * kernel.width)
     return {
         "chains": chains,
+        "groups": lockstep.num_groups(chains),
+        "on_cores_over_one_group_throughput": median_ratio(seconds["lockstep"], seconds["on cores"]),
         "lockstep_over_vmap_throughput": median_ratio(per_decision["vmap"], per_decision["lockstep"]),
         "mean_of_slowest_looks_over_mean_looks": float(looks.max(0).mean() / looks.mean()),
         "mean_looks": float(looks.mean()),

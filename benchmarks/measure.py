@@ -53,3 +53,9 @@ def save(name: str, configuration: dict[str, Any], results: Any, *, quiet: bool 
     (RESULTS / f"{name}.json").write_text(text + "\n")
     if not quiet:
         print(text)
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

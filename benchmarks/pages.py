@@ -6,16 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import load
+from benchmarks.measure import load, table
 from benchmarks.orders import FINE, LATE, bound, mean_error, select, shift_law
+from benchmarks.peers.page import influence_plans, peer_accuracy, peer_summary, peers, rows_against_n
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def mixture() -> str:
@@ -280,6 +276,7 @@ def speed() -> str:
             f"{result['lockstep_over_vmap_throughput']:.1f}",
             f"{result['mean_of_slowest_looks_over_mean_looks']:.1f}",
             f"{result['row_looked_at_over_row_of_full_pass']:.1f}",
+            f"{result['on_cores_over_one_group_throughput']:.1f}",
         ]
         for result in load("lockstep")["results"]
     ]
@@ -288,6 +285,7 @@ def speed() -> str:
         "lockstep over `vmap(while_loop)`",
         "looks of the slowest chain over mean looks",
         "time per row looked at over a plain pass",
+        "a group of chains for each of 2 cores over one group",
     ]
     sizes = load("scaling")["results"]
     growth = ", ".join(f"{s['time_over_time_at_smallest_N']:.2f} at N = {s['rows']:.0e}" for s in sizes[1:])
@@ -350,6 +348,7 @@ BLOCKS = {
     for write in (
         *(mixture, correction, speed, choosing, evidence, bounds, combined, worst_case, calibration),
         *(pairs, stopped, orders, shift, paper_bound, tails),
+        *(peers, peer_summary, peer_accuracy, influence_plans, rows_against_n),
     )
 }
 

@@ -49,7 +49,7 @@ def ks_p_values(trace: Trace, scenario: Scenario) -> np.ndarray:
     if set(np.unique(last)) <= {0.0, 1.0}:  # two states: the exact binomial test instead
         ones = int(last.sum())
         return np.array([stats.binomtest(ones, len(last), float(scenario.mean[0])).pvalue])
-    return np.array([stats.kstest(last[:, i], "norm", (scenario.mean[i], sd[i])).pvalue for i in range(last.shape[1])])
+    return np.array([stats.kstest(column, "norm").pvalue for column in ((last - scenario.mean) / sd).T])
 
 
 def agrees(trace: Trace, scenario: Scenario) -> bool:

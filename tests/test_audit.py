@@ -27,9 +27,6 @@ from tallchain.acceptance.evidence import Moments
 from tallchain.auditing import Audit, drift, errors, run, trials
 from tallchain.types import Array, Ask, Judgement, Population, part, replace
 
-# Its fixtures are costly: one worker makes them, once.
-pytestmark = pytest.mark.xdist_group("audit")
-
 # ---- a target and tests with known errors ------------------------------------------------------
 
 NUM_ROWS, TEMPERATURE, STEP = 40, 4.0, 0.6

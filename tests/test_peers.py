@@ -81,7 +81,7 @@ def test_random_walk_agrees_with_quadrature(problem: Problem) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of the peers' own
-@pytest.mark.parametrize("name", ["BlackJAX NUTS", "BlackJAX NUTS, dense", "NumPyro NUTS", "NumPyro HMCECS"])
+@pytest.mark.parametrize("name", [name for name in SETTINGS if "NUTS" in name or "HMCECS" in name])
 def test_gradient_samplers_agree_with_quadrature(name: str, problem: Problem) -> None:
     run = check(name, problem, 4, 1.0)
     assert run.rows >= (1000 if name == "NumPyro HMCECS" else ROWS)
@@ -203,7 +203,9 @@ def test_flights_are_complete_or_missing() -> None:
 
 
 def test_chooses_samplers_by_name() -> None:
-    assert chosen(["nuts"]) == ("BlackJAX NUTS", "BlackJAX NUTS, dense", "NumPyro NUTS")
+    assert chosen(["numpyro"]) == ("NumPyro NUTS", "NumPyro HMCECS")
+    assert chosen(["tallchain", "pymhss"]) == ("tallchain", "PyMHSS")
+    assert chosen(None) == tuple(SETTINGS)
     with pytest.raises(SystemExit, match="no such sampler"):
         chosen(["nothing"])
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +15,18 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def test_snippets_run(capsys: pytest.CaptureFixture) -> None:
+def test_snippets_run(tmp_path: Path) -> None:
+    """One after another, as a reader would: in a Python of their own, optimised, whatever the tests run with."""
     snippets = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert snippets
-    names: dict[str, object] = {}  # one after another, as a reader would
-    for snippet in snippets:
-        exec(compile(snippet, "README.md", "exec"), names)
-    printed = capsys.readouterr().out
-    assert "rows per decision" in printed
-    assert "NO ERROR FOUND" in printed
-    assert "chosen: order 2" in printed
+    (tmp_path / "readme.py").write_text("\n".join(snippets))
+    surroundings = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, "-W", "error", "readme.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "rows per decision" in done.stdout
+    assert "NO ERROR FOUND" in done.stdout
+    assert "chosen: order 2" in done.stdout
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)

@@ -17,8 +17,6 @@ import tallchain as tc
 from tallchain import scan
 from tallchain.types import replace
 
-pytestmark = pytest.mark.xdist_group("scan")  # most share one program
-
 NUM_ROWS = 50_001
 RANDOM = np.random.default_rng(5)
 SKEWED = RANDOM.standard_exponential(NUM_ROWS).astype(np.float32)

@@ -15,9 +15,6 @@ from conftest import SEED
 from tallchain.experiments import worst_case
 from tallchain.experiments.worst_case import LEMMA, Config, Entry, Point, Result, WorstCase
 
-# Its fixtures are costly: one worker makes them, once.
-pytestmark = pytest.mark.xdist_group("worst case")
-
 NUM_ROWS, BATCH, NUM_DECISIONS = 1000, 50, 3000
 TINY = Config(
     num_rows=(NUM_ROWS,),

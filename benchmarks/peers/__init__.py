@@ -4,8 +4,8 @@ Ours (`tallchain ...`) against BlackJAX's random walk and NUTS on all rows, NumP
 proxy, 1000 rows), and PyMHSS. Whatever is not installed, or fails, is recorded with what it said.
 
 - Every sampler starts in draws of the Laplace approximation; the random walks have its covariance, BlackJAX's NUTS
-  begins its warm-up with it for a mass matrix (diagonal, or dense), HMCECS expands at its mode: more than most users
-  would do for them. NumPyro's NUTS has its usual warm-up. Finding the mode counts for each.
+  begins its warm-up with it for a mass matrix (diagonal or dense), or keeps it ("told"), HMCECS expands at its mode:
+  more than most users would do for them. NumPyro's NUTS has its usual warm-up. Finding the mode counts for each.
 - Every sampler runs at its best number of chains, chosen by a short run of a few; that search counts for none.
 - Set-up: mode, passes over the rows, compilation, warm-up; apart from sampling. Time to the first 1000 effective draws
   has both.

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from benchmarks import peers
 from benchmarks.measure import load
-from benchmarks.peers.compare import Plan, compare, save_part
+from benchmarks.peers.compare import Plan, compare, influence_at, save_part
 from benchmarks.peers.reference import make_reference, read_reference
 from benchmarks.peers.rows import SIZES, draw_rows, rows_against_n
 from benchmarks.peers.settings import SETTINGS
-from benchmarks.peers.targets import TARGETS
+from benchmarks.peers.targets import TARGETS, rare
 
+RARE_SIZES = (10_000, 100_000, 1_000_000)
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
@@ -26,7 +27,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=1000, help="draws, of samplers that adapt")
     parser.add_argument("--rows", type=int, help="N, if not all")
-    parser.add_argument("--only", action="append", metavar="NAME", help="samplers whose name contains this")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a sampler, or all whose name contains this")
     parser.add_argument("--reference", type=Path, metavar="PATH", help="from --make-reference; of one target")
     parser.add_argument("--no-search", action="store_true", help="take a middling number of chains, do not choose it")
     parser.add_argument("--output", default="peers", help="results/NAME.json")
@@ -35,13 +36,20 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--chains", type=int, default=64, help="of the reference")
     parser.add_argument("--rows-against-n", action="store_true", help="measure that instead")
     parser.add_argument("--sizes", type=float, nargs="+", default=SIZES, help="N, for --rows-against-n")
+    parser.add_argument("--influence", action="store_true", help="how to sample the rows of rare events, by N, instead")
     parser.add_argument("--draw", action="store_true", help="docs/rows-against-n.png, from the results")
     return parser.parse_args(words)
 
 
 def chosen(only: list[str] | None) -> tuple[str, ...]:
-    """Names of samplers that contain one of the words; all without any."""
-    names = tuple(name for name in SETTINGS if only is None or any(word.lower() in name.lower() for word in only))
+    """Names of samplers that are one of the words, or contain one that is no name; all without any."""
+    words = [word.lower() for word in only or [""]]
+    exact = {name.lower() for name in SETTINGS}
+    names = tuple(
+        name
+        for name in SETTINGS
+        if any(word == name.lower() if word in exact else word in name.lower() for word in words)
+    )
     if not names:
         raise SystemExit(f"--only {' '.join(only or [])}: no such sampler. There are: {'; '.join(SETTINGS)}.")
     return names
@@ -62,7 +70,9 @@ def main(words: list[str] | None = None) -> None:
             save_part(plan, "rows_against_n", records)
     if given.draw:
         draw_rows(load(plan.output)["results"]["rows_against_n"], DOCS / "rows-against-n.png")
-    if given.rows_against_n or given.draw:
+    if given.influence:
+        save_part(plan, "influence", [influence_at(rare(size)) for size in RARE_SIZES])
+    if given.rows_against_n or given.draw or given.influence:
         return
     if given.reference and len(given.target or TARGETS) > 1:
         raise SystemExit("--reference is of one target: name it with --target.")

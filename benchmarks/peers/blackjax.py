@@ -11,13 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from blackjax.adaptation.base import get_filter_adapt_info_fn
+from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.mcmc.random_walk import RWState
+from jax import lax
 from jax import random as jr
 
 from benchmarks.peers.problem import Problem, log_density
 from benchmarks.peers.stepped import Stepped
 
-SHORT_WARMUP = 200  # of the walk, which has nothing to adapt
+SHORT_WARMUP = 200  # where there is nothing to adapt, or a step size only
+_TARGET_ACCEPTANCE = 0.8
 
 
 class RandomWalkMetropolis(Stepped):
@@ -87,5 +90,30 @@ class Nuts(Stepped):
         def one(key: jax.Array, position: jax.Array) -> Any:
             (state, parameters), _ = warm_up.run(key, position, self.warmup)
             return state, {name: parameters[name] for name in ("step_size", "inverse_mass_matrix")}
+
+        return jax.vmap(one)(keys, positions)
+
+
+class ToldNuts(Nuts):
+    """NUTS with the covariance of the Laplace approximation for its mass matrix: only the step size is adapted."""
+
+    def __init__(self, problem: Problem, chains: int, warmup: int) -> None:
+        super().__init__(problem, chains, min(warmup, SHORT_WARMUP))
+
+    def _adapt(self, rows: Any, keys: jax.Array, positions: jax.Array) -> Any:
+        start, update, end = dual_averaging_adaptation(target=_TARGET_ACCEPTANCE)
+        inverse = jnp.asarray(self.problem.covariance)
+        density = partial(log_density, rows)
+
+        def one(key: jax.Array, position: jax.Array) -> Any:
+            def step(carry: Any, key: jax.Array) -> tuple[Any, None]:
+                at, adapting = carry
+                size = jnp.exp(adapting.log_step_size)
+                at, info = blackjax.nuts(density, step_size=size, inverse_mass_matrix=inverse).step(key, at)
+                return (at, update(adapting, info.acceptance_rate)), None
+
+            first = blackjax.nuts(density, step_size=0.5, inverse_mass_matrix=inverse).init(position)
+            (at, adapting), _ = lax.scan(step, (first, start(0.5)), jr.split(key, self.warmup))
+            return at, {"step_size": end(adapting), "inverse_mass_matrix": inverse}
 
         return jax.vmap(one)(keys, positions)

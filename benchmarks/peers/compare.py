@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax import random as jr
 
+import tallchain as tc
 from benchmarks.measure import RESULTS, load, median_ratio, save
 from benchmarks.peers.problem import Problem, Run, Sampler, distances, effective, laplace_moments, moments
 from benchmarks.peers.settings import SETTINGS, SUBSAMPLE, Setting, missing
@@ -63,9 +64,31 @@ class Measured:
             "effective_draws_for_moments": per_draw * draws[..., 0].size,
         }
         found = moments(draws)
+        prepared = getattr(self.sampler, "prepared", None)
+        if prepared is not None:
+            record["prepared"] = prepared_record(prepared)
         if reference is not None:
             record["distance"] = distances(found, reference)
         return record | {name: values.tolist() for name, values in found.items()}
+
+
+def prepared_record(prepared: tc.Prepared) -> dict[str, Any]:
+    """What `tc.prepare` found and chose."""
+    return {
+        "rows_read": prepared.rows_read,
+        "order": prepared.surrogate.order if prepared.surrogate else 0,
+        "batch_size": prepared.influence.batch_size,
+        "chosen": prepared.influence.chosen.method,
+        "plans": [plan._asdict() for plan in prepared.influence.plans],
+        "findings": list(prepared.findings),
+    }
+
+
+def influence_at(target: Target) -> dict[str, Any]:
+    """What `tc.prepare` chooses for a target."""
+    model = target.model
+    prepared = tc.prepare(model.posterior, model.data, np.zeros(target.d, np.float32), progress=False)
+    return {"target": target.name, "rows": target.num_rows} | prepared_record(prepared)
 
 
 @dataclasses.dataclass(frozen=True)

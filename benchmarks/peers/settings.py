@@ -50,6 +50,7 @@ SETTINGS: dict[str, Setting] = {
     "BlackJAX walk": _peer("blackjax", "RandomWalkMetropolis", (1, 4, 16)),
     "BlackJAX NUTS": _peer("blackjax", "Nuts", (1, 4, 16)),
     "BlackJAX NUTS, dense": _peer("blackjax", "Nuts", (1, 4, 16), is_diagonal=False),
+    "BlackJAX NUTS, told the covariance": _peer("blackjax", "ToldNuts", (1, 4, 16)),
     "NumPyro NUTS": _peer("numpyro", "NumPyro", (1, 4)),
     "NumPyro HMCECS": _peer("numpyro", "NumPyro", (1, 4, 16), subsample=SUBSAMPLE),
     "PyMHSS": _peer("PyMHSS", "Mhss", (1,)),

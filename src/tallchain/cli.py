@@ -91,7 +91,8 @@ def build_app() -> typer.Typer:
     app.callback()(_options)
     app.command()(demo)
     app.command()(audit)
-    reproduce = typer.Typer(no_args_is_help=True, help="Repeat an experiment of the paper, its numbers beside ours.")
+    reproduce = typer.Typer(invoke_without_command=True)
+    reproduce.callback()(reproduce_all)
     reproduce.command("correction")(reproduce_correction)
     reproduce.command("worst-case")(reproduce_worst_case)
     app.add_typer(reproduce, name="reproduce")
@@ -261,6 +262,40 @@ def audit(
 # ---- reproduce -------------------------------------------------------------------------------
 
 
+def reproduce_all(
+    context: typer.Context,
+    *,
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's own sizes: hours on two cores.")] = False,
+    output: Annotated[Path, typer.Option(file_okay=False, help="Folder for the report and its numbers.")] = Path(
+        "results"
+    ),
+    seed: _Seed = 0,
+    no_progress: _NoProgress = False,
+) -> None:
+    """Repeat all experiments of the paper and write a report, its numbers beside ours.
+
+    Quick sizes unless --paper is given: minutes on two cores. Finished trials are kept in the folder: a run that was
+    interrupted goes on where it stopped. With a COMMAND, one experiment alone.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    _require("arviz_stats", "matplotlib", "rich")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be written: {error}.", param_hint="--output") from error
+    from tallchain.experiments import report
+
+    try:
+        with _bar(not no_progress) as bar:
+            results = report.run_all(paper, output, seed=seed, progress=bar)
+    except KeyboardInterrupt:
+        sys.exit(f"Interrupted. Finished trials are kept in {output / 'trials'}: the same command goes on with them.")
+    page, text = report.write(results, output, is_paper=paper, seed=seed)
+    print(text.read_text())
+    print(f"report               {page}, {text}")
+
+
 def reproduce_correction(
     *,
     output: _Numbers = Path("results/correction.json"),
@@ -318,7 +353,7 @@ def reproduce_worst_case(
     for finding in result.findings():
         print(textwrap.fill(finding, _TABLE_WIDTH))
     _save_numbers(result.to_json(), output)
-    figures.worst_case_figure(result, picture)
+    figures.worst_case_figure(result).savefig(picture)
     print(f"picture              {picture}")
 
 

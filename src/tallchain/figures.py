@@ -14,6 +14,7 @@ from tallchain.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from tallchain.auditing import Audit
 
@@ -141,7 +142,7 @@ _SERIES_LABELS = {
 }
 
 
-def worst_case_figure(result: worst_case.Result, path: Path | str) -> None:
+def worst_case_figure(result: worst_case.Result) -> Figure:
     """Draw the shares of full reads and of rows against N, and the minibatch test's against temperature and step."""
     from matplotlib.figure import Figure
 
@@ -155,7 +156,7 @@ def worst_case_figure(result: worst_case.Result, path: Path | str) -> None:
     handles, labels = mean.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle("The worst case: mean of N Gaussian rows, temperature 1, steps as wide as the posterior")
-    figure.savefig(path)
+    return figure
 
 
 def _draw_full(axes: Axes, result: worst_case.Result) -> None:

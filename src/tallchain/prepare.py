@@ -100,8 +100,8 @@ def prepare(
         data: all rows, a pytree of arrays with the rows along the first axis.
         initial: a position to start the search for the mode from.
         orders: of the expansions to try, until one takes about the least batch.
-        batch_size: m, the rows between two judgements, at least; None for 20 where 20 are enough for a variance of 1, and
-            50 elsewhere.
+        batch_size: m, the rows between two judgements, at least; None for 20 where these are enough for a variance of
+            1, and 50 elsewhere.
         num_draws: proposals to score rows with, and as many to judge by; each reads every row.
         seed: of these.
         progress: show a progress bar for the mode (needs `rich`).

@@ -11,8 +11,15 @@ Report = Callable[[Recorder], None]
 
 
 @contextmanager
-def progress_bar(is_wanted: bool, total: int) -> Generator[Report]:
-    """Yield a function that moves the bar; one that does nothing if no bar is wanted or `rich` is not installed."""
+def progress_bar(wanted: bool | Callable[[int, int], None], total: int) -> Generator[Report]:
+    """Yield a function that moves the bar; one that does nothing if no bar is wanted or `rich` is not installed.
+
+    Of a function that is given in place of a bar, one that calls it as f(draws so far, all draws).
+    """
+    if callable(wanted):
+        yield lambda recorder: wanted(recorder.total.num_decisions, total)
+        return
+    is_wanted = bool(wanted)
     try:
         from rich import progress as rich
     except ImportError:

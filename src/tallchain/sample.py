@@ -55,7 +55,7 @@ def sample(
     schedule: Schedule | None = None,
     recentre: Callable[[PyTree], Surrogate] | None = None,
     scan: int = 8,
-    progress: bool = True,
+    progress: bool | Callable[[int, int], None] = True,
     chunk_size: int | None = None,
 ) -> Trace:
     """Draw `num_samples` draws from each of `num_chains` chains, in lockstep.
@@ -78,7 +78,7 @@ def sample(
         scan: proposals at which to read EVERY row, once, at the end: a minibatch cannot know of rows it has not seen,
             so that a few rows which carry the posterior go unnoticed without it. A warning says what it found; 0 leaves
             it out.
-        progress: show a progress bar (needs `rich`).
+        progress: show a progress bar (needs `rich`); or a function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)

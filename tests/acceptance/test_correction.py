@@ -16,6 +16,7 @@ import pytest
 from scipy import integrate, stats
 
 from conftest import SEED
+from tallchain import files
 from tallchain.acceptance import correction
 from tallchain.acceptance.correction import (
     Correction,
@@ -378,16 +379,16 @@ def test_machine_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", homeless)
-    assert store.cache_folder() is None
+    assert files.cache_folder() is None
     assert minimax(1.25, 5.0).sigma == 1.25
 
 
 def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TALLCHAIN_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert store.cache_folder() == tmp_path / "tallchain"
+    assert files.cache_folder() == tmp_path / "tallchain"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert store.cache_folder() == Path.home() / ".cache" / "tallchain"
+    assert files.cache_folder() == Path.home() / ".cache" / "tallchain"
 
 
 def test_failed_write_leaves_nothing_behind(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,6 @@ from checks import Z_LIMIT
 from conftest import SEED
 from tallchain.types import replace
 
-pytestmark = pytest.mark.xdist_group("adversarial")  # most cases share one program
-
 NUM_ROWS = 100_000
 WEIGHT = 10.0  # N/K
 PRECISION = 0.25 + WEIGHT

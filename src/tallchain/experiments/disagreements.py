@@ -1,0 +1,172 @@
+"""Where the paper's text and its numbers disagree, measured on its mixture of Gaussians.
+
+Many chains in lockstep, each from its own draw of the exact posterior: rows per decision, and the posterior's variances
+as ratios to the exact ones by quadrature, with standard errors from the spread between chains.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tallchain.acceptance import MinibatchBarker
+from tallchain.acceptance.correction import ridge
+from tallchain.experiments.common import Progress, versions
+from tallchain.experiments.gaussian_mixture import draw_from
+from tallchain.experiments.trials import Arrays, Job, config_of, run_jobs
+from tallchain.kernel import MetropolisHastings
+from tallchain.models.gaussian_mixture import gaussian_mixture
+from tallchain.proposals import RandomWalk
+from tallchain.sample import sample
+from tallchain.sources import Shuffled
+from tallchain.types import AcceptanceTest
+
+STEP = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One reading of the paper."""
+
+    name: str
+    make: Callable[[], AcceptanceTest]
+    step: float = STEP
+    has_flat_prior: bool = False
+
+
+def _without_shortcut() -> AcceptanceTest:
+    return MinibatchBarker(0.9, correction=ridge(0.9, 2000, 10.0), stopping="growth", skew=False)
+
+
+def _grown(skew: bool | str = False, delta: float | None = None) -> AcceptanceTest:
+    return MinibatchBarker(stopping="growth", skew=skew, delta=delta)
+
+
+SETTINGS = (
+    Setting("as printed, steps of standard deviation 0.15", MinibatchBarker.paper),
+    Setting("as printed, steps of variance 0.15", MinibatchBarker.paper, step=math.sqrt(STEP)),
+    Setting("as the published code: sigma 0.9, shortcut, no prior", MinibatchBarker.as_published_code, STEP, True),
+    Setting("the same with the prior", MinibatchBarker.as_published_code),
+    Setting("sigma 0.9 without the shortcut, with the prior", _without_shortcut),
+    Setting("a better table for the correction, and the error bound", partial(_grown, delta=math.inf)),
+    Setting("the same with skewness corrected as printed (A.5)", partial(_grown, skew="printed")),
+    Setting("fresh rows, no correction for skewness", partial(MinibatchBarker, skew=False)),
+    Setting("fresh rows, skewness corrected: the default", MinibatchBarker),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes of the experiment."""
+
+    rows: int = 1_000_000
+    chains: int = 256
+    draws: int = 4000
+    seed: int = 0
+
+    @classmethod
+    def quick(cls, seed: int = 0) -> Config:
+        """Seconds a setting."""
+        return cls(chains=128, draws=400, seed=seed)
+
+    @classmethod
+    def paper(cls, seed: int = 0) -> Config:
+        """Errors of a per cent: some minutes on two cores."""
+        return cls(seed=seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a setting came to."""
+
+    name: str
+    rows: float
+    acceptance: float
+    variances: tuple[float, float]
+    """Of theta_1 and theta_2, over the exact ones."""
+    errors: tuple[float, float]
+    """Standard errors of these."""
+    bound: float | None
+    """Median over decisions of the paper's bound on the error of P(accept), where it was asked for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What the experiment found."""
+
+    config: Config
+    found: tuple[Found, ...]
+    seconds: float
+    versions: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain dictionaries, lists, numbers and strings."""
+        return {
+            "experiment": "disagreements",
+            "config": dataclasses.asdict(self.config),
+            "settings": [dataclasses.asdict(found) for found in self.found],
+            "seconds": self.seconds,
+            "versions": self.versions,
+        }
+
+
+def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
+    """Run every setting; those in `folder` are taken from there, and new ones kept there."""
+    config = config or Config.paper()
+    begun = time.perf_counter()
+    jobs = [
+        Job(setting.name, config_of(config, setting=setting.name), 1, partial(_measure, config, setting, number))
+        for number, setting in enumerate(SETTINGS)
+    ]
+    measured = run_jobs(jobs, folder, progress)
+    found = tuple(_found(setting.name, measured[setting.name][0]) for setting in SETTINGS)
+    return Result(config, found, time.perf_counter() - begun, versions("jax", "numpy", "scipy"))
+
+
+def _measure(config: Config, setting: Setting, number: int, trial: int, report: Callable[[int, int], None]) -> Arrays:
+    mixture = gaussian_mixture(config.rows, flat_prior=setting.has_flat_prior, seed=config.seed)
+    grid = mixture.quadrature()
+    kernel = MetropolisHastings(
+        mixture.posterior,
+        Shuffled(mixture.data, 50, config.seed),
+        proposal=RandomWalk(setting.step),
+        acceptance=setting.make(),
+    )
+    random = np.random.default_rng(config.seed)
+    starts = np.stack([draw_from(grid, random) for _ in range(config.chains)])
+    key = jax.random.fold_in(jax.random.key(config.seed), number)
+    trace = sample(key, kernel, starts, config.draws, num_chains=config.chains, scan=0, progress=report)
+    if trace.is_interrupted:
+        raise KeyboardInterrupt("a setting was interrupted; those that were finished are kept")
+    centred = (trace.position.astype(np.float64) - grid.mean) ** 2 / np.diag(grid.covariance)
+    squares = centred.mean(1)  # by chain: chains are independent, draws are not
+    bound = trace.extras.get("error_bound")
+    return {
+        "rows": trace.num_rows.mean(),
+        "acceptance": trace.is_accepted.mean(),
+        "variances": squares.mean(0),
+        "errors": squares.std(0, ddof=1) / math.sqrt(config.chains),
+        "bound": np.array(np.nan if bound is None else np.median(bound)),
+    }
+
+
+def _found(name: str, of: Arrays) -> Found:
+    first, second = (float(value) for value in of["variances"])
+    error_1, error_2 = (float(value) for value in of["errors"])
+    bound = float(of["bound"])
+    return Found(
+        name,
+        float(of["rows"]),
+        float(of["acceptance"]),
+        (first, second),
+        (error_1, error_2),
+        None if math.isnan(bound) else bound,
+    )

@@ -1,0 +1,359 @@
+"""The paper's mixture of Gaussians (section 5.1 and appendix): rows per decision, and how near the draws are.
+
+Seita, Pan, Chen and Canny, "An Efficient Minibatch Acceptance Test for Metropolis-Hastings": a million rows of
+0.5 N(theta_1, 2) + 0.5 N(theta_1 + theta_2, 2), temperature 10,000, a random walk with steps of standard deviation 0.15
+(the paper calls it a covariance), 10 trials of 3000 draws. Its Table 1 counts rows, its appendix has two distances of
+the draws from the posterior.
+
+Every trial starts from its own draw of the exact posterior, which quadrature knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.interpolate import RectBivariateSpline
+from scipy.special import gammaln
+
+from tallchain.acceptance import Austere, Barker, Confidence, MinibatchBarker
+from tallchain.experiments.common import Progress, versions
+from tallchain.experiments.trials import (
+    Arrays,
+    Job,
+    Printed,
+    Rows,
+    config_of,
+    rows_of,
+    run_jobs,
+    run_trial,
+    standard_error,
+)
+from tallchain.kernel import MetropolisHastings
+from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
+from tallchain.proposals import RandomWalk
+from tallchain.sources import Shuffled
+from tallchain.types import AcceptanceTest
+
+BIN = 0.1
+EDGES = (np.arange(-15, 26) * BIN, np.arange(-25, 31) * BIN)
+"""The authors' bins, 0.1 wide over [-1.5, 2.5] x [-2.5, 3]."""
+PUBLISHED_COUNT = 5000
+"""To which the authors rescale the counts of 3000 draws."""
+_PARTS = 4  # of a bin, each way, to integrate over
+_LEAST_EXPECTED = 5.0  # draws in a pool of bins, for a chi-squared to be one
+_BLOCK = 5  # bins, each way
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A test of the experiment."""
+
+    name: str
+    make: Callable[[int], AcceptanceTest]
+    """m -> the test."""
+    rows: Printed | None = None
+    """Rows per decision in Table 1."""
+    one_trial: float | None = None
+    """Rows per decision of the one trial in the figure."""
+    poisson: Printed | None = None
+    """Log Poisson likelihood in the appendix."""
+    chi_squared: Printed | None = None
+    has_flat_prior: bool = False
+    reads_all: bool = False
+    """Whether every decision reads or scans all rows, so that a quick run has fewer of them."""
+
+
+_PAPER: dict[str, Any] = {
+    "rows": Printed(182.3, 11.4),
+    "one_trial": 172.0,
+    "poisson": Printed(-1307.0, 229.5),
+    "chi_squared": Printed(4502.3, 1821.8),
+}
+METHODS = (
+    Method(
+        "MinibatchBarker.as_published_code()",
+        lambda batch: MinibatchBarker.as_published_code(batch=batch),
+        **_PAPER,
+        has_flat_prior=True,
+    ),
+    Method("MinibatchBarker.paper()", lambda batch: MinibatchBarker.paper(batch=batch), **_PAPER),
+    Method("MinibatchBarker()", lambda batch: MinibatchBarker(batch=batch)),
+    Method(
+        "Austere(0.005)",
+        lambda batch: Austere(0.005, batch),
+        Printed(13540.5, 1521.4),
+        12562.0,
+        Printed(-1386.9, 322.4),
+        Printed(5216.9, 3315.8),
+    ),
+    Method(
+        "Confidence()",
+        lambda batch: Confidence(0.01, 2.0, 1.5, batch=batch),
+        Printed(65758.9, 3222.6),
+        67508.0,
+        Printed(-1295.1, 278.0),
+        Printed(3462.3, 1519.5),
+        reads_all=True,
+    ),
+    Method("Barker()", lambda batch: Barker(), reads_all=True),
+)
+OURS, PAPERS = "MinibatchBarker()", "MinibatchBarker.paper()"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes of the experiment."""
+
+    rows: int = 1_000_000
+    draws: int = 3000
+    slow_draws: int = 3000
+    """Of tests that read all rows at every decision."""
+    trials: int = 10
+    step: float = 0.15
+    batch: int = 50
+    seed: int = 0
+
+    @classmethod
+    def quick(cls, seed: int = 0) -> Config:
+        """Two short trials: about a minute on two cores."""
+        return cls(draws=600, slow_draws=40, trials=2, seed=seed)
+
+    @classmethod
+    def paper(cls, seed: int = 0) -> Config:
+        """As the paper has it: hours on two cores, nearly all of it for the tests that read all rows."""
+        return cls(seed=seed)
+
+
+class Distances(NamedTuple):
+    """How far the draws of a trial are from the posterior, bin by bin."""
+
+    poisson: float
+    """Log Poisson likelihood as the authors computed it."""
+    chi_squared: float
+    """As the authors computed it."""
+    sound_poisson: float
+    """Over all bins, of as many draws as the trial is worth."""
+    sound_chi_squared: float
+    """The same, over its degrees of freedom: about 1 for draws of the posterior."""
+    total_variation: float
+    effective: float
+    """Draws that the trial is worth: the smaller bulk effective sample size of the two parameters."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """One method: its trials, summed up."""
+
+    method: Method
+    rows: Rows
+    acceptance: float
+    distances: tuple[Distances, ...]
+    """By trial."""
+    example: Arrays
+    """The first trial: its draws and rows per decision."""
+
+    def mean(self, name: str) -> float:
+        """Of a distance, over trials."""
+        return float(np.mean([getattr(each, name) for each in self.distances]))
+
+    def error(self, name: str) -> float:
+        """Standard error of `mean`."""
+        return standard_error([getattr(each, name) for each in self.distances])
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What the experiment found."""
+
+    config: Config
+    found: tuple[Found, ...]
+    grid: Grid
+    """The posterior by quadrature, with the paper's prior."""
+    seconds: float
+    versions: dict[str, str]
+
+    def of(self, name: str) -> Found:
+        """What was found for a method."""
+        return next(found for found in self.found if found.method.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the draws as plain dictionaries, lists, numbers and strings."""
+        methods = {
+            found.method.name: {
+                "printed": {
+                    name: getattr(found.method, name) for name in ("rows", "one_trial", "poisson", "chi_squared")
+                },
+                "rows": found.rows._asdict(),
+                "acceptance": found.acceptance,
+                "distances": [each._asdict() for each in found.distances],
+            }
+            for found in self.found
+        }
+        return {
+            "experiment": "gaussian-mixture",
+            "config": dataclasses.asdict(self.config),
+            "methods": methods,
+            "seconds": self.seconds,
+            "versions": self.versions,
+        }
+
+
+def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
+    """Run the trials of every method; those in `folder` are taken from there, and new ones kept there."""
+    config = config or Config.paper()
+    begun = time.perf_counter()
+    targets = {is_flat: _Target(config, is_flat) for is_flat in (False, True)}
+    jobs = [
+        Job(
+            method.name,
+            config_of(config, method=method.name),
+            config.trials,
+            partial(_trial, config, targets[method.has_flat_prior], number, method),
+        )
+        for number, method in enumerate(METHODS)
+    ]
+    trials = run_jobs(jobs, folder, progress)
+    found = tuple(_found(method, trials[method.name], targets[method.has_flat_prior]) for method in METHODS)
+    seconds = time.perf_counter() - begun
+    return Result(config, found, targets[False].grid, seconds, versions("jax", "numpy", "scipy"))
+
+
+class _Target:
+    """The posterior with or without its prior; made when first asked for."""
+
+    def __init__(self, config: Config, is_flat: bool) -> None:
+        self._config, self._is_flat = config, is_flat
+
+    @cached_property
+    def mixture(self) -> GaussianMixture:
+        return gaussian_mixture(self._config.rows, flat_prior=self._is_flat, seed=self._config.seed)
+
+    @cached_property
+    def grid(self) -> Grid:
+        return self.mixture.quadrature()
+
+    @cached_property
+    def chances(self) -> np.ndarray:
+        return bin_chances(self.grid)
+
+    @cached_property
+    def source(self) -> Shuffled:
+        return Shuffled(self.mixture.data, self._config.batch, self._config.seed)
+
+
+def _trial(
+    config: Config, target: _Target, number: int, method: Method, trial: int, report: Callable[[int, int], None]
+) -> Arrays:
+    kernel = MetropolisHastings(
+        target.mixture.posterior,
+        target.source,
+        proposal=RandomWalk(config.step),
+        acceptance=method.make(config.batch),
+    )
+    start = draw_from(target.grid, np.random.default_rng((config.seed, trial)))
+    draws = config.slow_draws if method.reads_all else config.draws
+    trace = run_trial(kernel, start, draws, (config.seed, number, trial), report)
+    return {
+        "position": trace.position[0],
+        "num_rows": trace.num_rows[0],
+        "num_scanned": trace.num_scanned[0],
+        "is_accepted": trace.is_accepted[0],
+    }
+
+
+def _found(method: Method, trials: list[Arrays], target: _Target) -> Found:
+    return Found(
+        method,
+        rows_of(trials),
+        float(np.mean([trial["is_accepted"].mean() for trial in trials])),
+        tuple(distances(trial["position"], target.chances) for trial in trials),
+        trials[0],
+    )
+
+
+# ---- how near the draws are --------------------------------------------------------------------
+
+
+def draw_from(grid: Grid, random: np.random.Generator) -> np.ndarray:
+    """Draw a position from a posterior by quadrature."""
+    density = np.exp(grid.log_density - grid.log_density.max()).ravel()
+    at = np.unravel_index(random.choice(density.size, p=density / density.sum()), grid.log_density.shape)
+    widths = np.array([grid.theta_1[1] - grid.theta_1[0], grid.theta_2[1] - grid.theta_2[0]])
+    place = np.array([grid.theta_1[at[0]], grid.theta_2[at[1]]])
+    return (place + widths * random.uniform(-0.5, 0.5, 2)).astype(np.float32)
+
+
+def bin_chances(grid: Grid) -> np.ndarray:
+    """The posterior's probability of every bin of `EDGES`, by midpoints of 4 x 4 parts of each."""
+    log_density = RectBivariateSpline(grid.theta_1, grid.theta_2, grid.log_density)
+    middles = [(edges[:-1, None] + (np.arange(_PARTS) + 0.5) * BIN / _PARTS).ravel() for edges in EDGES]
+    density = np.exp(log_density(*middles))
+    shape = (len(EDGES[0]) - 1, _PARTS, len(EDGES[1]) - 1, _PARTS)
+    return density.reshape(shape).sum((1, 3)) * (BIN / _PARTS) ** 2
+
+
+def distances(position: np.ndarray, chances: np.ndarray) -> Distances:
+    """Compare draws (draw, 2) with the probabilities of the bins."""
+    counts, *_ = np.histogram2d(position[:, 0], position[:, 1], bins=EDGES)
+    effective = _effective(position)
+    # The bin of everything outside makes both sum to all there is.
+    share = np.append(counts.ravel() / len(position), 1 - counts.sum() / len(position))
+    chance = np.append(chances.ravel(), max(1 - chances.sum(), 0.0))
+    return Distances(
+        *published_distances(counts, chances),
+        float(np.sum(log_poisson(effective * share, effective * chance))),
+        _pooled_chi_squared(effective * share, effective * chance),
+        float(0.5 * np.abs(share - chance).sum()),
+        effective,
+    )
+
+
+def published_distances(counts: np.ndarray, chances: np.ndarray) -> tuple[float, float]:
+    """Log Poisson likelihood and chi-squared as the authors computed them.
+
+    Counts are rescaled to 5000, and only bins with at least one draw, observed and expected, are summed over. The sum
+    is then no chi-squared: correlated draws count as independent ones, more of them than there are, and bins are chosen
+    by their counts.
+    """
+    observed = counts * PUBLISHED_COUNT / counts.sum()
+    expected = chances * PUBLISHED_COUNT
+    is_counted = (observed >= 1) & (expected >= 1)
+    observed, expected = observed[is_counted], expected[is_counted]
+    return float(np.sum(log_poisson(observed, expected))), float(np.sum((observed - expected) ** 2 / expected))
+
+
+def log_poisson(counts: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """c log(l) - l - log Gamma(c + 1), also for counts that are not whole."""
+    return counts * np.log(np.maximum(means, 1e-300)) - means - gammaln(counts + 1)
+
+
+def _pooled_chi_squared(observed: np.ndarray, expected: np.ndarray) -> float:
+    """Chi-squared over its degrees of freedom, of neighbouring bins pooled until each pool expects 5 draws.
+
+    Which bins are pooled depends on what is expected of them, not on what was seen.
+    """
+    order = np.append(_neighbours(), len(expected) - 1)  # and last, the bin of everything outside
+    pool = np.floor(np.cumsum(expected[order]) / _LEAST_EXPECTED).astype(int)
+    pool = np.minimum(pool, max(pool[-1] - 1, 0))  # what is left at the end goes with the last whole pool
+    observed, expected = (np.bincount(pool, weights=values[order]) for values in (observed, expected))
+    is_pool = expected > 0
+    observed, expected = observed[is_pool], expected[is_pool]
+    return float(np.sum((observed - expected) ** 2 / expected) / max(len(expected) - 1, 1))
+
+
+def _neighbours() -> np.ndarray:
+    """The bins in an order that keeps near ones together: block by block, 5 bins wide each way."""
+    first, second = np.meshgrid(*(np.arange(len(edges) - 1) for edges in EDGES), indexing="ij")
+    return np.lexsort((second.ravel(), first.ravel(), second.ravel() // _BLOCK, first.ravel() // _BLOCK))
+
+
+def _effective(position: np.ndarray) -> float:
+    from arviz_stats.base import array_stats
+
+    return float(np.min(array_stats.ess(position[None].astype(np.float64), chain_axis=0, draw_axis=1, method="bulk")))

@@ -1,0 +1,326 @@
+"""The paper's logistic regression (section 5.2 and appendix): 1s against 7s of MNIST, rows and accuracy.
+
+Seita, Pan, Chen and Canny, "An Efficient Minibatch Acceptance Test for Metropolis-Hastings": pixels in [0, 1], no
+intercept, a uniform prior, temperature 100, a random walk with the same standard deviation for all 784 coefficients
+(the paper calls it a covariance). MNIST-13k are MNIST's own images; MNIST-100k has 87,000 more, infinite-MNIST style,
+which are not the paper's.
+
+Every trial starts from 0, where both digits are as likely.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import zlib
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from tallchain.acceptance import Austere, Confidence, MinibatchBarker
+from tallchain.datasets import infinite_mnist_style, mnist_1_7
+from tallchain.experiments.common import Progress, versions
+from tallchain.experiments.trials import (
+    Arrays,
+    Job,
+    Printed,
+    Rows,
+    config_of,
+    rows_of,
+    run_jobs,
+    run_trial,
+    standard_error,
+)
+from tallchain.kernel import MetropolisHastings
+from tallchain.models.regression import Regression, logistic_regression
+from tallchain.proposals import RandomWalk
+from tallchain.schedule import Schedule
+from tallchain.sources import Shuffled
+from tallchain.types import AcceptanceTest
+
+TEMPERATURE = 100.0
+COOLING_DRAWS = 400
+"""At temperature 100, in the third panel; then temperature 1, and steps shorter by as much."""
+STEPS = {0.005: 116.1, 0.01: 216.5, 0.05: 2215.6}
+"""Of the study on MNIST-100k, with the rows per decision that the paper prints."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One of the two data sets with the paper's settings for it, and how much of them to run."""
+
+    name: str
+    further: int
+    """Images beside MNIST's own."""
+    step: float
+    draws: int
+    trials: int
+    batch: int = 100
+    austere_batch: int = 450
+    """m of AustereMH(c) from the authors' grid search; its epsilon is 0.01."""
+    austere_error: float = 0.05
+    """Error that AustereMH(nc) designs every decision for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes of the experiment."""
+
+    small: Task
+    large: Task
+    cooling_draws: int
+    cooling_trials: int
+    study_draws: int
+    seed: int = 0
+
+    @classmethod
+    def quick(cls, seed: int = 0) -> Config:
+        """Short trials: about a minute on two cores."""
+        return cls(
+            Task("MNIST-13k", 0, 0.05, draws=250, trials=2),
+            Task("MNIST-100k", 87_000, 0.01, draws=60, trials=2, austere_batch=300, austere_error=0.1),
+            cooling_draws=600,
+            cooling_trials=2,
+            study_draws=150,
+            seed=seed,
+        )
+
+    @classmethod
+    def paper(cls, seed: int = 0) -> Config:
+        """As the paper has it: hours on two cores, nearly all of them for the two tests that read all rows."""
+        return cls(
+            Task("MNIST-13k", 0, 0.05, draws=5000, trials=10),
+            Task("MNIST-100k", 87_000, 0.01, draws=3000, trials=5, austere_batch=300, austere_error=0.1),
+            cooling_draws=3000,
+            cooling_trials=10,
+            study_draws=3000,
+            seed=seed,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A test of the experiment."""
+
+    name: str
+    make: Callable[[Task, int], AcceptanceTest]
+    """(task, N) -> the test."""
+    rows: dict[str, Printed] = dataclasses.field(default_factory=dict)
+    """Rows per decision in Table 2, by data set."""
+
+
+_PAPER = {"MNIST-13k": Printed(125.4, 9.2), "MNIST-100k": Printed(216.5, 7.9)}
+METHODS = (
+    Method(
+        "MinibatchBarker.as_published_code()",
+        lambda task, size: MinibatchBarker.as_published_code(batch=task.batch),
+        _PAPER,
+    ),
+    Method("MinibatchBarker.paper()", lambda task, size: MinibatchBarker.paper(batch=task.batch), _PAPER),
+    Method("MinibatchBarker()", lambda task, size: MinibatchBarker(batch=task.batch)),
+    Method(
+        "Austere.nonconservative()",
+        lambda task, size: Austere.nonconservative(size, task.austere_error),
+        {"MNIST-13k": Printed(973.8, 49.8), "MNIST-100k": Printed(1098.3, 44.9)},
+    ),
+    Method(
+        "Austere(0.01)",
+        lambda task, size: Austere(0.01, task.austere_batch),
+        {"MNIST-13k": Printed(1924.3, 52.4), "MNIST-100k": Printed(2795.6, 364.0)},
+    ),
+    Method(
+        "Confidence()",
+        lambda task, size: Confidence(0.01, 2.0, 2.0, batch=task.batch),
+        {"MNIST-13k": Printed(10783.4, 78.9), "MNIST-100k": Printed(14977.3, 582.0)},
+    ),
+)
+OURS, PAPERS = "MinibatchBarker()", "MinibatchBarker.paper()"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The trials of one method on one data set."""
+
+    name: str
+    printed: Printed | None
+    rows: Rows
+    acceptance: float
+    accuracy: np.ndarray
+    """Share of the test images told right, by trial and draw."""
+    read: np.ndarray
+    """Rows per decision, by trial and draw."""
+
+    @property
+    def final(self) -> list[float]:
+        """Accuracy by trial: mean over the last fifth of its draws."""
+        last = max(1, self.accuracy.shape[1] // 5)
+        return self.accuracy[:, -last:].mean(1).tolist()
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What the experiment found."""
+
+    config: Config
+    tables: dict[str, tuple[Found, ...]]
+    """Table 2, by data set."""
+    cooling: dict[str, Found]
+    """The third panel, by data set."""
+    study: dict[float, Found]
+    """By step, on MNIST-100k."""
+    seconds: float
+    versions: dict[str, str]
+
+    def of(self, task: str, name: str) -> Found:
+        """What was found for a method on a data set."""
+        return next(found for found in self.tables[task] if found.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but single draws as plain dictionaries, lists, numbers and strings."""
+        return {
+            "experiment": "logistic-regression",
+            "config": dataclasses.asdict(self.config),
+            "tables": {task: {each.name: _json(each) for each in found} for task, found in self.tables.items()},
+            "cooling": {task: _json(found) for task, found in self.cooling.items()},
+            "study": {str(step): _json(found) for step, found in self.study.items()},
+            "seconds": self.seconds,
+            "versions": self.versions,
+        }
+
+
+def _json(found: Found) -> dict[str, Any]:
+    return {
+        "printed": found.printed,
+        "rows": found.rows._asdict(),
+        "acceptance": found.acceptance,
+        "final_accuracy": found.final,
+        "final_accuracy_error": standard_error(found.final),
+    }
+
+
+def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
+    """Run all trials; those in `folder` are taken from there, and new ones kept there."""
+    config = config or Config.paper()
+    begun = time.perf_counter()
+    tasks = {task.name: _Data(task, config.seed) for task in (config.small, config.large)}
+    jobs: dict[tuple[str, Any], Job] = {}
+    for data in tasks.values():
+        for method in METHODS:
+            jobs[data.task.name, method.name] = _job(config, data, method, data.task.draws, data.task.trials)
+    paper = next(method for method in METHODS if method.name == PAPERS)
+    for data in tasks.values():
+        jobs["cooling", data.task.name] = _job(
+            config, data, paper, config.cooling_draws, config.cooling_trials, is_cooling=True
+        )
+    for step in STEPS:
+        data = tasks[config.large.name]
+        jobs["study", step] = _job(config, data, paper, config.study_draws, 1, step=step)
+    trials = run_jobs(list(jobs.values()), folder, progress)
+    found = {key: _found(key, trials[job.name]) for key, job in jobs.items()}
+    return Result(
+        config,
+        {name: tuple(found[name, method.name] for method in METHODS) for name in tasks},
+        {name: found["cooling", name] for name in tasks},
+        {step: found["study", step] for step in STEPS},
+        time.perf_counter() - begun,
+        versions("jax", "numpy", "scipy"),
+    )
+
+
+class _Data:
+    """A data set, made when first asked for: what is kept already needs none."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self.task, self._seed = task, seed
+
+    @cached_property
+    def _digits(self) -> Any:
+        return infinite_mnist_style(self.task.further, seed=self._seed) if self.task.further else mnist_1_7()
+
+    @cached_property
+    def model(self) -> Regression:
+        features = self._digits.features()[0]
+        return logistic_regression(
+            features, self._digits.train_is_seven, prior_sd=None, temperature=TEMPERATURE, bound=False
+        )
+
+    @cached_property
+    def source(self) -> Shuffled:
+        return Shuffled(self.model.data, self.task.batch, self._seed)
+
+    def accuracy(self, positions: np.ndarray) -> np.ndarray:
+        """Share of the test images told right by each position (draw, 784)."""
+        features, is_seven = self._digits.features()[1], self._digits.test_is_seven
+        return np.mean((positions @ features.T > 0) == is_seven, axis=1)
+
+
+def _job(
+    config: Config,
+    data: _Data,
+    method: Method,
+    draws: int,
+    trials: int,
+    *,
+    step: float | None = None,
+    is_cooling: bool = False,
+) -> Job:
+    words = f"{data.task.name}, {method.name}"
+    words += ", cooling" if is_cooling else "" if step is None else f", study of step {step:g}"
+    step = data.task.step if step is None else step
+    settings = {"method": method.name, "draws": draws, "step": step, "is_cooling": is_cooling, "seed": config.seed}
+    run = partial(_trial, data, method, draws, step, is_cooling, (config.seed, zlib.crc32(words.encode())))
+    return Job(words, config_of(data.task, **settings), trials, run)
+
+
+def _trial(
+    data: _Data,
+    method: Method,
+    draws: int,
+    step: float,
+    is_cooling: bool,
+    seed: tuple[int, ...],
+    trial: int,
+    report: Callable[[int, int], None],
+) -> Arrays:
+    kernel = MetropolisHastings(
+        data.model.posterior,
+        data.source,
+        proposal=RandomWalk(step),
+        acceptance=method.make(data.task, len(data.model.data["y"])),
+    )
+    schedule = _cooling(step) if is_cooling else None
+    start = np.zeros(data.model.data["x"].shape[1], np.float32)
+    trace = run_trial(kernel, start, draws, (*seed, trial), report, schedule)
+    return {
+        "accuracy": data.accuracy(trace.position[0]),
+        "num_rows": trace.num_rows[0],
+        "num_scanned": trace.num_scanned[0],
+        "is_accepted": trace.is_accepted[0],
+    }
+
+
+def _cooling(step: float) -> Schedule:
+    """Temperature 100 and then 1; Lambda_i is 100 times as steep there, so that steps are 100 times shorter."""
+    return Schedule(
+        temperature=lambda draw: jnp.where(draw < COOLING_DRAWS, TEMPERATURE, 1.0),
+        scale=lambda draw: jnp.where(draw < COOLING_DRAWS, step, step / TEMPERATURE),
+    )
+
+
+def _found(key: tuple[str, Any], trials: list[Arrays]) -> Found:
+    task, name = key
+    printed = next((method.rows.get(task) for method in METHODS if method.name == name), None)
+    if task == "study":
+        printed = Printed(STEPS[name], 0.0)
+    return Found(
+        str(name),
+        printed,
+        rows_of(trials),
+        float(np.mean([trial["is_accepted"].mean() for trial in trials])),
+        np.stack([trial["accuracy"] for trial in trials]),
+        np.stack([trial["num_rows"] for trial in trials]),
+    )

@@ -1,0 +1,49 @@
+"""Files of arrays: written whole or not at all, and read only if they are whole; and the folder where they are kept."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def cache_folder() -> Path | None:
+    """Where computed files are kept, or None on a machine without a home."""
+    if chosen := os.environ.get("TALLCHAIN_CACHE"):
+        return Path(chosen)
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        return Path(caches) / "tallchain"
+    try:
+        return Path.home() / ".cache" / "tallchain"
+    except RuntimeError:
+        return None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write an .npz to `path` under a temporary name first, so that no reader sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".npz")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        os.chmod(temporary, 0o644)  # mkstemp makes files for one reader
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray] | None:
+    """Read arrays of an .npz, all or those named; None where there is none that can be used, or lacks one."""
+    try:
+        # Opened here: of a truncated archive np.load itself leaves the file open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            return {name: file[name] for name in (file.files if names is None else names)}
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+        return None

@@ -1,0 +1,139 @@
+"""The paper's mixture at a tiny size, and its distances against independent computation."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from conftest import SEED
+from tallchain.experiments import gaussian_mixture as experiment
+from tallchain.experiments import pictures, trials
+from tallchain.models.gaussian_mixture import Grid
+
+TINY = experiment.Config(rows=3000, draws=40, slow_draws=30, trials=2, seed=SEED)
+MEAN, SD = np.array([0.5, 0.2]), np.array([0.4, 0.6])
+
+
+@pytest.fixture(scope="module")
+def normal_grid() -> Grid:
+    """Two independent normals, whose bins scipy knows."""
+    axes = [np.linspace(-2.5, 3.5, 201), np.linspace(-4, 4, 201)]
+    parts = [stats.norm.logpdf(axis, mean, sd) for axis, mean, sd in zip(axes, MEAN, SD, strict=True)]
+    return Grid(axes[0], axes[1], parts[0][:, None] + parts[1][None, :], MEAN, np.diag(SD**2))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trials")
+
+
+@pytest.fixture(scope="module")
+def result(kept: Path) -> experiment.Result:
+    return experiment.run(TINY, folder=kept)
+
+
+def test_rows_are_counted_as_table_1_counts_them(result: experiment.Result) -> None:
+    rows = {found.method.name: found.rows for found in result.found}
+    assert rows["Barker()"].mean == TINY.rows
+    assert 50 <= rows["MinibatchBarker.paper()"].mean < rows["Austere(0.005)"].mean < TINY.rows
+    assert rows["Confidence()"].scanned == TINY.rows
+    assert rows["MinibatchBarker()"].scanned == 0
+    of = rows["Austere(0.005)"]
+    assert of.mean == pytest.approx(np.mean(of.trials))
+    assert of.sd == pytest.approx(abs(of.trials[0] - of.trials[1]) / 2**0.5)
+    assert all(0 < found.acceptance < 1 for found in result.found)
+    assert all(0 < each.total_variation < 1 for found in result.found for each in found.distances)
+    numbers = json.loads(json.dumps(result.to_json()))
+    assert numbers["methods"]["Austere(0.005)"]["printed"]["rows"] == [13540.5, 1521.4]
+    assert numbers["config"]["rows"] == TINY.rows
+
+
+def test_finished_trials_are_not_run_again(
+    result: experiment.Result, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(experiment, "run_trial", lambda *args: calls.append(args))
+    again = experiment.run(TINY, folder=kept)
+    assert not calls
+    assert again.to_json()["methods"] == result.to_json()["methods"]
+
+
+def test_an_interruption_loses_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the fourth trial, the experiment goes on with the fourth."""
+    done: list[int] = []
+
+    def run(number: int, stop_at: int | None) -> trials.Arrays:
+        if len(done) == stop_at:
+            raise KeyboardInterrupt
+        done.append(number)
+        return {"number": np.array(number)}
+
+    def jobs(stop_at: int | None) -> list[trials.Job]:
+        return [trials.Job(name, {"seed": 1}, 3, lambda trial, report: run(trial, stop_at)) for name in ("a", "b")]
+
+    with pytest.raises(KeyboardInterrupt):
+        trials.run_jobs(jobs(3), tmp_path)
+    assert done == [0, 1, 2]
+    found = trials.run_jobs(jobs(None), tmp_path)
+    assert done == [0, 1, 2, 0, 1, 2]
+    assert [int(arrays["number"]) for arrays in found["a"]] == [0, 1, 2]
+    other = [job._replace(config={"seed": 2}) for job in jobs(None)]
+    trials.run_jobs(other, tmp_path)
+    assert len(done) == 12  # another configuration: none of the kept ones
+
+
+def test_pictures_are_drawn(result: experiment.Result, tmp_path: Path) -> None:
+    for name in ("mixture_scatter", "mixture_rows"):
+        figure = getattr(pictures, name)(result)
+        figure.savefig(tmp_path / f"{name}.png")
+        assert all(axes.get_xlabel() and axes.get_ylabel() for axes in figure.axes)
+
+
+# ---- distances ---------------------------------------------------------------------------------
+
+
+def normal_chances() -> np.ndarray:
+    parts = [
+        np.diff(stats.norm.cdf(edges, mean, sd)) for edges, mean, sd in zip(experiment.EDGES, MEAN, SD, strict=True)
+    ]
+    return np.outer(*parts)
+
+
+def test_chances_of_bins(normal_grid: Grid) -> None:
+    np.testing.assert_allclose(experiment.bin_chances(normal_grid), normal_chances(), atol=2e-6)
+
+
+def test_draws_of_the_posterior_are_near_it(normal_grid: Grid) -> None:
+    random = np.random.default_rng(SEED)
+    draws = np.stack([experiment.draw_from(normal_grid, random) for _ in range(4000)])
+    near = experiment.distances(draws, normal_chances())
+    assert near.effective > 3000
+    assert near.sound_chi_squared == pytest.approx(1, abs=0.3)
+    far = experiment.distances(draws + np.array([0.1, 0.0]), normal_chances())  # a quarter of a standard deviation
+    assert far.sound_chi_squared > 1.5
+    assert far.total_variation > near.total_variation
+    assert far.sound_poisson < near.sound_poisson
+    # Five times the same draws are worth no more than once.
+    stuck = experiment.distances(np.repeat(draws[:800], 5, axis=0), normal_chances())
+    assert stuck.effective < 1500
+    assert stuck.sound_chi_squared == pytest.approx(1, abs=0.5)
+    assert stuck.chi_squared > 2 * near.chi_squared  # the printed one takes them for five
+
+
+def test_total_variation_by_hand() -> None:
+    chances = np.zeros((40, 55))
+    chances[20, 30], chances[21, 30] = 0.5, 0.5
+    middle = np.array([experiment.EDGES[0][20] + 0.05, experiment.EDGES[1][30] + 0.05])
+    draws = np.tile(middle, (100, 1)) + np.random.default_rng(SEED).uniform(-0.04, 0.04, (100, 2))
+    assert experiment.distances(draws, chances).total_variation == pytest.approx(0.5)
+
+
+def test_published_distances_by_hand() -> None:
+    counts = np.array([[6.0, 3.0], [1.0, 0.0]])
+    chances = np.array([[0.5, 0.3], [1e-4, 0.2]])
+    observed, expected = np.array([3000.0, 1500.0]), np.array([2500.0, 1500.0])
+    poisson, chi_squared = experiment.published_distances(counts, chances)
+    assert chi_squared == pytest.approx(np.sum((observed - expected) ** 2 / expected))
+    assert poisson == pytest.approx(stats.poisson.logpmf(observed, expected).sum())
