@@ -55,7 +55,7 @@ def _peer_table(result: dict[str, Any]) -> str:
 def peer_summary() -> str:
     """Ratios to every peer by target, for README."""
     found = {name: result for name, result in load("peers")["results"].items() if name in TARGETS}
-    names = [name for name in found["simulated"]["samplers"] if not name.startswith("tallchain")]
+    names = dict.fromkeys(name for result in found.values() for name in result["ratios"]["tallchain"])
     rows = []
     for name in names:
         ratios = [result["ratios"]["tallchain"].get(name) for result in found.values()]
