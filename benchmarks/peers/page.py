@@ -92,7 +92,13 @@ def peer_accuracy() -> str:
             read = f"{record['rows_per_draw']:,.0f}" if record else ""
             rows.append([title, name, cells[0], spread, *cells[1:], read])
         rows.append([title, "(Monte Carlo error of the NUTS run)", f"{error:.3f}", "", "", "", ""])
-    return table(["target", "draws", "mean", "sd", "5 % quantile", "95 % quantile", "rows a decision"], rows)
+    skewness = ", ".join(
+        f"{title} {max(found[target]['reference']['skewness'], key=abs):+.2f}"
+        for target, title in TARGETS.items()
+        if "reference" in found.get(target, {})
+    )
+    header = ["target", "draws", "mean", "sd", "5 % quantile", "95 % quantile", "rows a decision"]
+    return f"{table(header, rows)}\n\nThe largest skewness of a margin: {skewness}."
 
 
 def influence_plans() -> str:
