@@ -66,14 +66,8 @@ def mixture(num_rows: int = 1_000_000, *, flat_prior: bool = False) -> tuple[tc.
 
 
 def exact_starts(grid: Grid, chains: int) -> np.ndarray:
-    """Draw positions from the quadrature posterior of the mixture, uniform within a cell."""
-    random = np.random.default_rng(SEED)
-    weights = np.exp(grid.log_density)
-    cells = random.choice(weights.size, chains, p=(weights / weights.sum()).ravel())
-    at = np.stack(np.unravel_index(cells, weights.shape), -1)
-    steps = np.array([grid.theta_1[1] - grid.theta_1[0], grid.theta_2[1] - grid.theta_2[0]])
-    corner = np.array([grid.theta_1[0], grid.theta_2[0]])
-    return (corner + (at + random.uniform(-0.5, 0.5, at.shape)) * steps).astype(np.float32)
+    """Draw positions from the quadrature posterior of the mixture, the same every time."""
+    return grid.draw(np.random.default_rng(SEED), chains)
 
 
 def pixels() -> tuple[tc.models.Regression, Any]:

@@ -97,8 +97,12 @@ def peer_accuracy() -> str:
         for target, title in TARGETS.items()
         if "reference" in found.get(target, {})
     )
+    chains, draws = found["simulated"]["reference"]["shape"]
     header = ["target", "draws", "mean", "sd", "5 % quantile", "95 % quantile", "rows a decision"]
-    return f"{table(header, rows)}\n\nThe largest skewness of a margin: {skewness}."
+    return (
+        f"{table(header, rows)}\n\nThe NUTS runs: {chains} chains of {draws:,} draws. The "
+        f"largest skewness of a margin: {skewness}."
+    )
 
 
 def influence_plans() -> str:

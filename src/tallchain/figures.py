@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tallchain.auditing import Audit
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
-_BLUE, _VERMILION, _BLACK = "#0072B2", "#D55E00", "#000000"
-_ORANGE, _SKY, _GREEN, _PURPLE = "#E69F00", "#56B4E9", "#009E73", "#CC79A7"
+BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
+ORANGE, SKY, GREEN, PURPLE = "#E69F00", "#56B4E9", "#009E73", "#CC79A7"
 _REGIONS = (0.99, 0.9, 0.5)
 _POINTS = 20_000
 _BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2, "frameon": False}
@@ -70,23 +70,27 @@ def _draw_posterior(axes: Axes, points: np.ndarray, grid: Grid) -> None:
 
     # Where there are many, faint points show the density; the legend needs a full one to be seen.
     alpha = float(np.clip(1000 / len(points), 0.15, 1))
-    axes.scatter(*points.T, s=3, alpha=alpha, color=_BLUE, linewidths=0, rasterized=True)
-    levels = _levels(grid)
-    # The grid is (theta_1, theta_2); contour wants its rows along y.
-    axes.contour(
-        grid.theta_1, grid.theta_2, grid.log_density.T, levels, colors=_BLACK, linewidths=1.3, linestyles="solid"
-    )
+    axes.scatter(*points.T, s=3, alpha=alpha, color=BLUE, linewidths=0, rasterized=True)
+    draw_regions(axes, grid)
     # Frame the draws and the outermost contour, not the whole grid.
-    inside = np.nonzero(grid.log_density >= levels[0])
+    inside = np.nonzero(grid.log_density >= _levels(grid)[0])
     axes.set_xlim(_frame(grid.theta_1[inside[0]], points[:, 0]))
     axes.set_ylim(_frame(grid.theta_2[inside[1]], points[:, 1]))
     axes.set(xlabel=r"$\theta_1$", ylabel=r"$\theta_2$", title="Draws and the true posterior")
     percents = ", ".join(f"{100 * share:.0f}" for share in reversed(_REGIONS))
     handles = [
-        Line2D([], [], color=_BLACK, lw=1.3, label=f"true posterior: regions of {percents} %"),
-        Line2D([], [], color=_BLUE, lw=0, marker="o", ms=5, label=f"draws ({len(points):,} shown)"),
+        Line2D([], [], color=BLACK, lw=1.3, label=f"true posterior: regions of {percents} %"),
+        Line2D([], [], color=BLUE, lw=0, marker="o", ms=5, label=f"draws ({len(points):,} shown)"),
     ]
     axes.legend(handles=handles, **_BELOW)
+
+
+def draw_regions(axes: Axes, grid: Grid) -> None:
+    """Draw lines around the regions that hold 50, 90 and 99 % of the posterior."""
+    # The grid is (theta_1, theta_2); contour wants its rows along y.
+    axes.contour(
+        grid.theta_1, grid.theta_2, grid.log_density.T, _levels(grid), colors=BLACK, linewidths=1.3, linestyles="solid"
+    )
 
 
 def _levels(grid: Grid) -> list[float]:
@@ -109,9 +113,9 @@ def _draw_rows(axes: Axes, trace: Trace) -> None:
     # The rows are multiples of `least`, and a bar holds 2^k to 2^(k+1) - 1 of them; no multiple lies on an edge.
     edges = least * (2.0 ** np.arange(np.floor(np.log2(rows.max() / least + 0.5)) + 2) - 0.5)
     shares = np.histogram(rows, edges)[0] / rows.size
-    axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=_BLUE, edgecolor="white")
-    axes.axvline(mean, color=_VERMILION, lw=2, label=f"mean: {mean:,.0f} rows")
-    axes.axvline(population, color=_BLACK, lw=2, ls="--", label=f"all N = {population:,} rows")
+    axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=BLUE, edgecolor="white")
+    axes.axvline(mean, color=VERMILION, lw=2, label=f"mean: {mean:,.0f} rows")
+    axes.axvline(population, color=BLACK, lw=2, ls="--", label=f"all N = {population:,} rows")
     # At least two decades each way: over less, the labels of a log axis overlap.
     left, bottom = min(least / 4, population / 100), min(shares[shares > 0].min() / 10, 0.01)
     axes.set(xscale="log", yscale="log", xlim=(left, population * 4), ylim=(bottom, 2))
@@ -123,17 +127,17 @@ def _draw_rows(axes: Axes, trace: Trace) -> None:
 
 # Penalty's line lies on MinibatchBarker's, and that of a scan for the range on the other of MHSubLhd: small on large.
 _STYLES: dict[str, dict[str, Any]] = {
-    "minibatch": {"color": _BLUE, "marker": "o", "ms": 9},
-    "penalty": {"color": _SKY, "marker": "o", "ms": 4.5},
-    "austere": {"color": _VERMILION, "marker": "s", "ms": 6},
-    "austere-designed": {"color": _ORANGE, "marker": "D", "ms": 6},
-    "austere-repeats": {"color": _PURPLE, "marker": "^", "ms": 7},
-    "confidence": {"color": _GREEN, "marker": "P", "ms": 8},
+    "minibatch": {"color": BLUE, "marker": "o", "ms": 9},
+    "penalty": {"color": SKY, "marker": "o", "ms": 4.5},
+    "austere": {"color": VERMILION, "marker": "s", "ms": 6},
+    "austere-designed": {"color": ORANGE, "marker": "D", "ms": 6},
+    "austere-repeats": {"color": PURPLE, "marker": "^", "ms": 7},
+    "confidence": {"color": GREEN, "marker": "P", "ms": 8},
 }
 _SERIES_STYLES: dict[str, dict[str, Any]] = {
-    "temperature": {"color": _VERMILION, "marker": "s", "ms": 8, "mfc": "none"},
-    "step": {"color": _BLUE, "marker": "o", "ms": 4.5},
-    "both": {"color": _GREEN, "marker": "D", "ms": 6},
+    "temperature": {"color": VERMILION, "marker": "s", "ms": 8, "mfc": "none"},
+    "step": {"color": BLUE, "marker": "o", "ms": 4.5},
+    "both": {"color": GREEN, "marker": "D", "ms": 6},
 }
 _SERIES_LABELS = {
     "temperature": "higher temperature: K = factor, step 1/√N",
@@ -175,7 +179,7 @@ def _draw_full(axes: Axes, result: worst_case.Result) -> None:
             x, y = np.transpose(unseen)
             # A little to the left, clear of the error bars of others at the same N.
             axes.plot(0.85 * x, y, color=style["color"], marker="$\\downarrow$", ms=1.6 * style["ms"], lw=0)
-    axes.axhline(worst_case.LEMMA, color=_BLACK, lw=1.5, ls="--")
+    axes.axhline(worst_case.LEMMA, color=BLACK, lw=1.5, ls="--")
     axes.set(xscale="log", yscale="log", ylim=(floor / 4, 1.5), xlabel="rows of data, N")
     axes.set(ylabel="share of decisions", title="Decisions that read all N rows")
     if any(entry.num_full == 0 for entry in result.entries):
@@ -195,7 +199,7 @@ def _draw_mean(axes: Axes, result: worst_case.Result) -> None:
             **style,
         )
     lemma = f"the lemma's bound for AustereMH and MHSubLhd, {worst_case.LEMMA:.4f}"
-    axes.axhline(worst_case.LEMMA, color=_BLACK, lw=1.5, ls="--", label=lemma)
+    axes.axhline(worst_case.LEMMA, color=BLACK, lw=1.5, ls="--", label=lemma)
     axes.set(xscale="log", ylim=(0, 1.02), xlabel="rows of data, N", ylabel="mean of rows read / N")
     axes.set_title("Rows read for one decision")
 
@@ -219,10 +223,10 @@ def _draw_study(axes: Axes, result: worst_case.Result) -> None:
             **style,
         )
         if series != "step":  # its formula is that of the temperature
-            axes.plot(factors, [point.expected_mean for point in points], color=_BLACK, lw=1, zorder=0)
-    axes.plot([], [], color=_BLACK, lw=1, label="formula")
+            axes.plot(factors, [point.expected_mean for point in points], color=BLACK, lw=1, zorder=0)
+    axes.plot([], [], color=BLACK, lw=1, label="formula")
     least = worst_case.BATCH / result.config.study_rows
-    axes.axhline(least, color=_BLACK, lw=1, ls=":", label="one batch, m/N")
+    axes.axhline(least, color=BLACK, lw=1, ls=":", label="one batch, m/N")
     # The lower part is for the legend: nothing can be below one batch.
     axes.set(xscale="log", yscale="log", ylim=(least / 60, 1), xlabel="factor", ylabel="mean of rows read / N")
     axes.set_title(f"MinibatchBarker, N = {result.config.study_rows:,}")
@@ -253,11 +257,11 @@ def _draw_errors(axes: Axes, audit: Audit) -> None:
     x, y, reach = (values[near] for values in (decisions.log_ratio, decisions.log_odds_error, decisions.log_odds_se))
     # Many error bars on top of each other are a wall: the more there are, the fainter.
     alpha = float(np.clip(60 / max(len(x), 1), 0.15, 0.6))
-    axes.errorbar(x, y, 1.96 * reach, fmt="none", ecolor=_BLUE, elinewidth=1, alpha=alpha)
-    axes.plot(x, y, color=_BLUE, marker="o", ms=3.5, lw=0, label="a decision, with its 95 % interval")
-    axes.axhline(0, color=_BLACK, lw=1.2, label="no error")
+    axes.errorbar(x, y, 1.96 * reach, fmt="none", ecolor=BLUE, elinewidth=1, alpha=alpha)
+    axes.plot(x, y, color=BLUE, marker="o", ms=3.5, lw=0, label="a decision, with its 95 % interval")
+    axes.axhline(0, color=BLACK, lw=1.2, label="no error")
     label = f"tolerance for the mean |error|, {audit.tolerance:g}"
-    axes.axhspan(-audit.tolerance, audit.tolerance, color=_ORANGE, alpha=0.35, lw=0, label=label, zorder=0)
+    axes.axhspan(-audit.tolerance, audit.tolerance, color=ORANGE, alpha=0.35, lw=0, label=label, zorder=0)
     axes.set(xlabel=r"exact log ratio $\Delta$", ylabel="error in log-odds")
     size = audit.log_odds
     axes.set_title(f"Decisions: mean |error| {size.value:.2g}, at most {size.upper:.2g} (95 %)")
@@ -273,8 +277,8 @@ def _draw_drift(axes: Axes, audit: Audit) -> None:
     size = [np.nanmax(np.abs([drift.mean.value, drift.variance.value, 0.0])) for drift in audit.drift]
     shown = sorted(np.argsort(size)[::-1][:_MOST_DRIFTS])
     for name, label, shift, color, marker in (
-        ("mean", "mean, in posterior standard deviations", -0.12, _BLUE, "o"),
-        ("variance", "variance, ratio to the exact one less 1", 0.12, _VERMILION, "s"),
+        ("mean", "mean, in posterior standard deviations", -0.12, BLUE, "o"),
+        ("variance", "variance, ratio to the exact one less 1", 0.12, VERMILION, "s"),
     ):
         estimates = [getattr(audit.drift[i], name) for i in shown]
         values = np.array([estimate.value for estimate in estimates])
@@ -282,7 +286,7 @@ def _draw_drift(axes: Axes, audit: Audit) -> None:
         places = np.arange(len(shown)) + shift
         style: dict[str, Any] = {"color": color, "marker": marker, "ms": 6, "lw": 0, "elinewidth": 1.8, "capsize": 4}
         axes.errorbar(values, places, xerr=reach, label=label, **style)
-    axes.axvline(0, color=_BLACK, lw=1.2)
+    axes.axvline(0, color=BLACK, lw=1.2)
     axes.set_yticks(range(len(shown)), [audit.drift[i].name for i in shown])
     axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="estimate with 95 % interval")
     axes.locator_params(axis="x", nbins=6)

@@ -106,8 +106,7 @@ def test_chances_of_bins(normal_grid: Grid) -> None:
 
 
 def test_draws_of_the_posterior_are_near_it(normal_grid: Grid) -> None:
-    random = np.random.default_rng(SEED)
-    draws = np.stack([experiment.draw_from(normal_grid, random) for _ in range(4000)])
+    draws = normal_grid.draw(np.random.default_rng(SEED), 4000)
     near = experiment.distances(draws, normal_chances())
     assert near.effective > 3000
     assert near.sound_chi_squared == pytest.approx(1, abs=0.3)

@@ -20,7 +20,6 @@ import numpy as np
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.correction import ridge
 from tallchain.experiments.common import Progress, versions
-from tallchain.experiments.gaussian_mixture import draw_from
 from tallchain.experiments.trials import Arrays, Job, config_of, run_jobs
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.gaussian_mixture import gaussian_mixture
@@ -140,8 +139,7 @@ def _measure(config: Config, setting: Setting, number: int, trial: int, report: 
         proposal=RandomWalk(setting.step),
         acceptance=setting.make(),
     )
-    random = np.random.default_rng(config.seed)
-    starts = np.stack([draw_from(grid, random) for _ in range(config.chains)])
+    starts = grid.draw(np.random.default_rng(config.seed), config.chains)
     key = jax.random.fold_in(jax.random.key(config.seed), number)
     trace = sample(key, kernel, starts, config.draws, num_chains=config.chains, scan=0, progress=report)
     if trace.is_interrupted:

@@ -256,7 +256,7 @@ def _trial(
         proposal=RandomWalk(config.step),
         acceptance=method.make(config.batch),
     )
-    start = draw_from(target.grid, np.random.default_rng((config.seed, trial)))
+    start = target.grid.draw(np.random.default_rng((config.seed, trial)), 1)[0]
     draws = config.slow_draws if method.reads_all else config.draws
     trace = run_trial(kernel, start, draws, (config.seed, number, trial), report)
     return {
@@ -278,15 +278,6 @@ def _found(method: Method, trials: list[Arrays], target: _Target) -> Found:
 
 
 # ---- how near the draws are --------------------------------------------------------------------
-
-
-def draw_from(grid: Grid, random: np.random.Generator) -> np.ndarray:
-    """Draw a position from a posterior by quadrature."""
-    density = np.exp(grid.log_density - grid.log_density.max()).ravel()
-    at = np.unravel_index(random.choice(density.size, p=density / density.sum()), grid.log_density.shape)
-    widths = np.array([grid.theta_1[1] - grid.theta_1[0], grid.theta_2[1] - grid.theta_2[0]])
-    place = np.array([grid.theta_1[at[0]], grid.theta_2[at[1]]])
-    return (place + widths * random.uniform(-0.5, 0.5, 2)).astype(np.float32)
 
 
 def bin_chances(grid: Grid) -> np.ndarray:

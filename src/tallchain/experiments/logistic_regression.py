@@ -66,40 +66,31 @@ class Task:
     """Error that AustereMH(nc) designs every decision for."""
 
 
+SMALL = Task("MNIST-13k", 0, 0.05, draws=5000, trials=10)
+LARGE = Task("MNIST-100k", 87_000, 0.01, draws=3000, trials=5, austere_batch=300, austere_error=0.1)
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes of the experiment."""
+    """Sizes of the experiment; the paper's unless said otherwise."""
 
-    small: Task
-    large: Task
-    cooling_draws: int
-    cooling_trials: int
-    study_draws: int
+    small: Task = SMALL
+    large: Task = LARGE
+    cooling_draws: int = 3000
+    cooling_trials: int = 10
+    study_draws: int = 3000
     seed: int = 0
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Short trials: about a minute on two cores."""
-        return cls(
-            Task("MNIST-13k", 0, 0.05, draws=250, trials=2),
-            Task("MNIST-100k", 87_000, 0.01, draws=60, trials=2, austere_batch=300, austere_error=0.1),
-            cooling_draws=600,
-            cooling_trials=2,
-            study_draws=150,
-            seed=seed,
-        )
+        """Short trials: minutes on two cores."""
+        small, large = dataclasses.replace(SMALL, draws=250, trials=2), dataclasses.replace(LARGE, draws=60, trials=2)
+        return cls(small, large, cooling_draws=600, cooling_trials=2, study_draws=150, seed=seed)
 
     @classmethod
     def paper(cls, seed: int = 0) -> Config:
         """As the paper has it: hours on two cores, nearly all of them for the two tests that read all rows."""
-        return cls(
-            Task("MNIST-13k", 0, 0.05, draws=5000, trials=10),
-            Task("MNIST-100k", 87_000, 0.01, draws=3000, trials=5, austere_batch=300, austere_error=0.1),
-            cooling_draws=3000,
-            cooling_trials=10,
-            study_draws=3000,
-            seed=seed,
-        )
+        return cls(seed=seed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tallchain import figures
 from tallchain.experiments import gaussian_mixture, logistic_regression
-from tallchain.models.gaussian_mixture import Grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
 COLOURS = {
-    "MinibatchBarker()": "#009E73",
-    "MinibatchBarker.paper()": "#0072B2",
-    "MinibatchBarker.as_published_code()": "#56B4E9",
-    "Austere(0.005)": "#D55E00",
-    "Austere(0.01)": "#D55E00",
-    "Austere.nonconservative()": "#E69F00",
-    "Confidence()": "#CC79A7",
-    "Barker()": "#000000",
+    "MinibatchBarker()": figures.GREEN,
+    "MinibatchBarker.paper()": figures.BLUE,
+    "MinibatchBarker.as_published_code()": figures.SKY,
+    "Austere(0.005)": figures.VERMILION,
+    "Austere(0.01)": figures.VERMILION,
+    "Austere.nonconservative()": figures.ORANGE,
+    "Confidence()": figures.PURPLE,
+    "Barker()": figures.BLACK,
 }
-_LEVELS = (0.99, 0.9, 0.5)  # share of the posterior within a contour
 _BINS = 40
 _POINTS = 400  # of a curve
 
@@ -47,21 +45,13 @@ def mixture_scatter(result: gaussian_mixture.Result) -> Figure:
     """Draws of the first trial of every method on contours of the exact posterior: the paper's first figure."""
     figure, axes = _figure(3, 2)
     for each, found in zip(axes, result.found, strict=True):
-        _contours(each, result.grid)
         theta = found.example["position"]
         each.plot(theta[:, 0], theta[:, 1], ".", ms=2, alpha=0.35, color=COLOURS[found.method.name])
+        figures.draw_regions(each, result.grid)
         each.set(xlim=(-1.5, 2.5), ylim=(-2.5, 3), xlabel="theta_1", ylabel="theta_2")
         each.set_title(f"{found.method.name}, {len(theta):,} draws", fontsize=9)
     figure.suptitle("Draws of one trial, on contours with 50, 90 and 99 % of the posterior")
     return figure
-
-
-def _contours(axes: Axes, grid: Grid) -> None:
-    density = np.exp(grid.log_density)
-    ranked = np.sort(density.ravel())[::-1]
-    within = np.cumsum(ranked) / ranked.sum()
-    levels = [float(ranked[np.searchsorted(within, share)]) for share in _LEVELS]
-    axes.contour(grid.theta_1, grid.theta_2, density.T, levels=levels, colors="#777777", linewidths=0.8)
 
 
 def mixture_rows(result: gaussian_mixture.Result) -> Figure:
@@ -82,7 +72,7 @@ def _histograms(axes: Sequence[Axes], of: Sequence[tuple[str, np.ndarray, float 
     edges = np.geomspace(min(float(rows.min()) for _, rows, _ in of) * 0.9, most * 1.1, _BINS)
     tallest = 1.0
     for each, (name, rows, printed) in zip(axes, of, strict=True):
-        counts, *_ = each.hist(rows, edges.tolist(), color=COLOURS.get(name, "#0072B2"))
+        counts, *_ = each.hist(rows, edges.tolist(), color=COLOURS.get(name, figures.BLUE))
         tallest = max(tallest, float(np.max(counts)))
         each.axvline(rows.mean(), color="black", lw=1, label=f"mean {rows.mean():,.0f}")
         if printed is not None:
@@ -106,14 +96,15 @@ def accuracy_curves(result: logistic_regression.Result) -> Figure:
             xscale="log", xlabel="rows read so far (rows scanned not counted)", ylabel="accuracy on the test images"
         )
         each.set_title(task, fontsize=10)
-        each.legend(frameon=False, fontsize=6.5, loc="lower right")
-    for (task, found), colour in zip(result.cooling.items(), ("#0072B2", "#D55E00"), strict=True):
+    for (task, found), colour in zip(result.cooling.items(), (figures.BLUE, figures.VERMILION), strict=True):
         draws = np.broadcast_to(np.arange(1, found.accuracy.shape[1] + 1), found.accuracy.shape)
         _curve(axes[2], draws, found.accuracy, task, colour)
     axes[2].axvline(logistic_regression.COOLING_DRAWS, color="black", lw=0.8, ls="--")
     axes[2].set(xlabel="draw", ylabel="accuracy on the test images")
     axes[2].set_title("MinibatchBarker.paper(), temperature 100, then 1", fontsize=10)
     axes[2].legend(frameon=False, fontsize=7, loc="lower right")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)
     figure.suptitle("Mean over trials, and one standard deviation")
     return figure
 

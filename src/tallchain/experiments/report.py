@@ -22,7 +22,7 @@ from tallchain.experiments import (
 )
 from tallchain.experiments.common import Progress
 from tallchain.experiments.document import Document, Picture, Section, Table
-from tallchain.experiments.trials import Printed, Rows, standard_error
+from tallchain.experiments.trials import Printed, Rows, spread, standard_error
 
 PAPER = (
     "D. Seita, X. Pan, H. Chen and J. Canny, An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI 2017"
@@ -166,10 +166,7 @@ def _distance_table(result: gaussian_mixture.Result) -> Table:
     ]
     rows = []
     for found in result.found:
-        sd = {
-            name: np.std([getattr(d, name) for d in found.distances], ddof=min(1, len(found.distances) - 1))
-            for name in ("poisson", "chi_squared")
-        }
+        sd = {name: spread([getattr(d, name) for d in found.distances]) for name in ("poisson", "chi_squared")}
         rows.append(
             [
                 found.method.name,

@@ -44,6 +44,15 @@ class Grid(NamedTuple):
     mean: np.ndarray
     covariance: np.ndarray
 
+    def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
+        """Draw positions (count, 2), uniform within a cell of the grid."""
+        weights = np.exp(self.log_density)
+        cells = random.choice(weights.size, count, p=(weights / weights.sum()).ravel())
+        at = np.stack(np.unravel_index(cells, weights.shape), -1)
+        steps = np.array([self.theta_1[1] - self.theta_1[0], self.theta_2[1] - self.theta_2[0]])
+        corner = np.array([self.theta_1[0], self.theta_2[0]])
+        return (corner + (at + random.uniform(-0.5, 0.5, at.shape)) * steps).astype(np.float32)
+
 
 class GaussianMixture(NamedTuple):
     """A ready posterior with its data."""
