@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: run test test-slow bench bench-peers lint types clean
 
 run: .venv/ready
-	$(BIN)/tallchain demo
+	$(BIN)/tallchain reproduce
 
 # Most of the time of the tests goes into compiling many small programs: without optimisation here, with it in test-slow.
 test: lint types

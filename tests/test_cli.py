@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tallchain import cli, figures
-from tallchain.experiments import correction, worst_case
+from tallchain.experiments import correction, document, report, worst_case
 from tallchain.models.gaussian_mixture import Grid
 from tallchain.trace import Trace
 
@@ -22,7 +22,7 @@ OPTIONS = {
         *("--rows", "--chains", "--draws", "--warmup", "--step", "--batch-size", "--sigma", "--test", "--seed"),
         *("--output", "--no-progress"),
     ],
-    ("reproduce",): ["correction", "worst-case"],
+    ("reproduce",): ["--paper", "--output", "--seed", "--no-progress", "correction", "worst-case"],
     ("reproduce", "correction"): ["--output", "--quick", "--no-progress"],
     ("reproduce", "worst-case"): ["--output", "--picture", "--quick", "--seed", "--no-progress"],
 }
@@ -267,6 +267,57 @@ def made_up_worst_case(config: worst_case.Config) -> worst_case.Result:
         for factor in config.factors
     ]
     return worst_case.Result(config, tuple(entries), tuple(study), 1.0, {})
+
+
+class TestReproduce:
+    @pytest.fixture
+    def calls(self, monkeypatch) -> list[tuple]:
+        calls = []
+
+        def run_all(is_paper, folder, *, seed, progress):
+            calls.append((is_paper, folder, seed))
+            progress(1, 2, "mixture: Barker(), 10 trials, 5 of 10 draws")
+            return "results"
+
+        def write(results, folder, *, is_paper, seed):
+            assert results == "results"
+            return folder / "report.html", folder / "report.md"
+
+        monkeypatch.setattr(report, "run_all", run_all)
+        monkeypatch.setattr(report, "write", write)
+        monkeypatch.setattr(
+            report, "main_tables", lambda results: {"Table 1": document.Table(["test", "ours"], [["Barker()", "7"]])}
+        )
+        return calls
+
+    def test_prints_the_tables_and_says_where_the_report_is(self, calls, tmp_path):
+        result = call("reproduce", "--output", tmp_path / "new", "--no-progress")
+        assert result.exit_code == 0, result.output
+        assert calls == [(False, tmp_path / "new", 0)]
+        assert "Table 1" in result.output
+        assert "│ Barker() │ 7    │" in result.output
+        assert str(tmp_path / "new" / "report.html") in result.output
+
+    def test_paper_with_a_seed(self, calls, tmp_path):
+        result = call("reproduce", "--paper", "--seed", 3, "--output", tmp_path)
+        assert result.exit_code == 0, result.output
+        assert calls == [(True, tmp_path, 3)]
+
+    def test_an_interruption_says_what_is_kept(self, calls, tmp_path, monkeypatch):
+        def run_all(*args, **kwargs):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(report, "run_all", run_all)
+        result = call("reproduce", "--output", tmp_path)
+        assert result.exit_code == 1
+        assert f"kept in {tmp_path / 'trials'}" in result.output
+
+    def test_refuses_a_folder_that_is_a_file(self, calls, tmp_path):
+        (tmp_path / "file").touch()
+        result = call("reproduce", "--output", tmp_path / "file")
+        assert result.exit_code == 2
+        assert "--output" in text(result.output)
+        assert not calls
 
 
 class TestReproduceWorstCase:

@@ -1,4 +1,4 @@
-"""The command line: `tallchain demo`, `tallchain audit`, `tallchain reproduce correction` (and `worst-case`)."""
+"""The command line: `tallchain demo`, `tallchain audit`, `tallchain reproduce` (and one experiment of it alone)."""
 
 from __future__ import annotations
 
@@ -265,7 +265,9 @@ def audit(
 def reproduce_all(
     context: typer.Context,
     *,
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's own sizes: hours on two cores.")] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's own sizes: most of an hour on two cores.")
+    ] = False,
     output: Annotated[Path, typer.Option(file_okay=False, help="Folder for the report and its numbers.")] = Path(
         "results"
     ),
@@ -274,7 +276,7 @@ def reproduce_all(
 ) -> None:
     """Repeat all experiments of the paper and write a report, its numbers beside ours.
 
-    Quick sizes unless --paper is given: minutes on two cores. Finished trials are kept in the folder: a run that was
+    Quick sizes unless --paper is given: minutes on two cores. Finished draws are kept in the folder: a run that was
     interrupted goes on where it stopped. With a COMMAND, one experiment alone.
     """
     if context.invoked_subcommand is not None:
@@ -290,9 +292,10 @@ def reproduce_all(
         with _bar(not no_progress) as bar:
             results = report.run_all(paper, output, seed=seed, progress=bar)
     except KeyboardInterrupt:
-        sys.exit(f"Interrupted. Finished trials are kept in {output / 'trials'}: the same command goes on with them.")
+        sys.exit(f"Interrupted. Finished draws are kept in {output / 'trials'}: the same command goes on from there.")
     page, text = report.write(results, output, is_paper=paper, seed=seed)
-    print(text.read_text())
+    for title, table in report.main_tables(results).items():
+        _console().print(table.to_rich(title))
     print(f"report               {page}, {text}")
 
 

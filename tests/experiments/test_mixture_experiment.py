@@ -53,35 +53,9 @@ def test_rows_are_counted_as_table_1_counts_them(result: experiment.Result) -> N
 def test_finished_trials_are_not_run_again(
     result: experiment.Result, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-    monkeypatch.setattr(experiment, "run_trial", lambda *args: calls.append(args))
+    monkeypatch.delattr(trials, "sample")
     again = experiment.run(TINY, folder=kept)
-    assert not calls
-    assert again.to_json()["methods"] == result.to_json()["methods"]
-
-
-def test_an_interruption_loses_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed in the fourth trial, the experiment goes on with the fourth."""
-    done: list[int] = []
-
-    def run(number: int, stop_at: int | None) -> trials.Arrays:
-        if len(done) == stop_at:
-            raise KeyboardInterrupt
-        done.append(number)
-        return {"number": np.array(number)}
-
-    def jobs(stop_at: int | None) -> list[trials.Job]:
-        return [trials.Job(name, {"seed": 1}, 3, lambda trial, report: run(trial, stop_at)) for name in ("a", "b")]
-
-    with pytest.raises(KeyboardInterrupt):
-        trials.run_jobs(jobs(3), tmp_path)
-    assert done == [0, 1, 2]
-    found = trials.run_jobs(jobs(None), tmp_path)
-    assert done == [0, 1, 2, 0, 1, 2]
-    assert [int(arrays["number"]) for arrays in found["a"]] == [0, 1, 2]
-    other = [job._replace(config={"seed": 2}) for job in jobs(None)]
-    trials.run_jobs(other, tmp_path)
-    assert len(done) == 12  # another configuration: none of the kept ones
+    assert again.to_json() == result.to_json()
 
 
 def test_pictures_are_drawn(result: experiment.Result, tmp_path: Path) -> None:

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.correction import ridge
 from tallchain.experiments.common import Progress, versions
-from tallchain.experiments.trials import Arrays, Job, config_of, run_jobs
-from tallchain.kernel import MetropolisHastings
-from tallchain.models.gaussian_mixture import gaussian_mixture
-from tallchain.proposals import RandomWalk
-from tallchain.sample import sample
-from tallchain.sources import Shuffled
+from tallchain.experiments.gaussian_mixture import Target
+from tallchain.experiments.trials import Arrays, Job, config_of, rows_and_verdicts, run_jobs, seconds_of
+from tallchain.models.gaussian_mixture import Grid
+from tallchain.trace import Trace
 from tallchain.types import AcceptanceTest
 
-STEP = 0.15
+STEP, BATCH = 0.15, 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,51 +116,45 @@ class Result:
 def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
     """Run every setting; those in `folder` are taken from there, and new ones kept there."""
     config = config or Config.paper()
-    begun = time.perf_counter()
-    jobs = [
-        Job(setting.name, config_of(config, setting=setting.name), 1, partial(_measure, config, setting, number))
-        for number, setting in enumerate(SETTINGS)
-    ]
+    targets = {is_flat: Target(config.rows, BATCH, config.seed, is_flat) for is_flat in (False, True)}
+    jobs = [_job(config, targets[setting.has_flat_prior], setting, number) for number, setting in enumerate(SETTINGS)]
     measured = run_jobs(jobs, folder, progress)
-    found = tuple(_found(setting.name, measured[setting.name][0]) for setting in SETTINGS)
-    return Result(config, found, time.perf_counter() - begun, versions("jax", "numpy", "scipy"))
+    found = tuple(_found(setting.name, measured[setting.name]) for setting in SETTINGS)
+    return Result(config, found, seconds_of(measured), versions("jax", "numpy", "scipy"))
 
 
-def _measure(config: Config, setting: Setting, number: int, trial: int, report: Callable[[int, int], None]) -> Arrays:
-    mixture = gaussian_mixture(config.rows, flat_prior=setting.has_flat_prior, seed=config.seed)
-    grid = mixture.quadrature()
-    kernel = MetropolisHastings(
-        mixture.posterior,
-        Shuffled(mixture.data, 50, config.seed),
-        proposal=RandomWalk(setting.step),
-        acceptance=setting.make(),
+def _job(config: Config, target: Target, setting: Setting, number: int) -> Job:
+    return Job(
+        setting.name,
+        config_of(config, setting=setting.name),
+        config.chains,
+        config.draws,
+        lambda: (target.kernel(setting.make(), setting.step), target.starts(config.chains)),
+        lambda trace: _kept(trace, target.grid),
+        (config.seed, number),
+        segment=config.draws,
     )
-    starts = grid.draw(np.random.default_rng(config.seed), config.chains)
-    key = jax.random.fold_in(jax.random.key(config.seed), number)
-    trace = sample(key, kernel, starts, config.draws, num_chains=config.chains, scan=0, progress=report)
-    if trace.is_interrupted:
-        raise KeyboardInterrupt("a setting was interrupted; those that were finished are kept")
+
+
+def _kept(trace: Trace, grid: Grid) -> Arrays:
+    """Means over the draws of a chain: chains are independent, draws are not."""
     centred = (trace.position.astype(np.float64) - grid.mean) ** 2 / np.diag(grid.covariance)
-    squares = centred.mean(1)  # by chain: chains are independent, draws are not
+    kept = rows_and_verdicts(trace) | {"variances": centred}
     bound = trace.extras.get("error_bound")
-    return {
-        "rows": trace.num_rows.mean(),
-        "acceptance": trace.is_accepted.mean(),
-        "variances": squares.mean(0),
-        "errors": squares.std(0, ddof=1) / math.sqrt(config.chains),
-        "bound": np.array(np.nan if bound is None else np.median(bound)),
+    return {name: values.mean(1, keepdims=True) for name, values in kept.items()} | {
+        "bound": np.full((trace.num_chains, 1), np.nan) if bound is None else np.median(bound, 1, keepdims=True)
     }
 
 
 def _found(name: str, of: Arrays) -> Found:
-    first, second = (float(value) for value in of["variances"])
-    error_1, error_2 = (float(value) for value in of["errors"])
-    bound = float(of["bound"])
+    by_chain = of["variances"][:, 0]
+    errors = by_chain.std(0, ddof=1) / math.sqrt(len(by_chain))
+    bound = float(np.median(of["bound"]))
     return Found(
         name,
-        float(of["rows"]),
-        float(of["acceptance"]),
-        (first, second),
-        (error_1, error_2),
+        float(of["num_rows"].mean()),
+        float(of["is_accepted"].mean()),
+        tuple(by_chain.mean(0).tolist()),
+        tuple(errors.tolist()),
         None if math.isnan(bound) else bound,
     )

@@ -36,6 +36,15 @@ class Table:
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
         return cls([str(column.header) for column in table.columns], list(zip(*columns, strict=True)))
 
+    def to_rich(self, title: str) -> RichTable:
+        """The same for the terminal."""
+        from rich.table import Table as RichTable
+
+        table = RichTable(*self.header, title=title)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
     def to_markdown(self) -> str:
         """Lines with bars."""
         lines = [self.header, ["---"] * len(self.header), *self.rows]

@@ -11,9 +11,8 @@ Every trial starts from its own draw of the exact posterior, which quadrature kn
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +28,10 @@ from tallchain.experiments.trials import (
     Printed,
     Rows,
     config_of,
+    rows_and_verdicts,
     rows_of,
     run_jobs,
-    run_trial,
+    seconds_of,
     standard_error,
 )
 from tallchain.kernel import MetropolisHastings
@@ -207,73 +207,73 @@ class Result:
 def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
     """Run the trials of every method; those in `folder` are taken from there, and new ones kept there."""
     config = config or Config.paper()
-    begun = time.perf_counter()
-    targets = {is_flat: _Target(config, is_flat) for is_flat in (False, True)}
-    jobs = [
-        Job(
-            method.name,
-            config_of(config, method=method.name),
-            config.trials,
-            partial(_trial, config, targets[method.has_flat_prior], number, method),
-        )
-        for number, method in enumerate(METHODS)
-    ]
+    targets = {is_flat: Target(config.rows, config.batch, config.seed, is_flat) for is_flat in (False, True)}
+    jobs = [_job(config, targets[method.has_flat_prior], number, method) for number, method in enumerate(METHODS)]
     trials = run_jobs(jobs, folder, progress)
     found = tuple(_found(method, trials[method.name], targets[method.has_flat_prior]) for method in METHODS)
-    seconds = time.perf_counter() - begun
-    return Result(config, found, targets[False].grid, seconds, versions("jax", "numpy", "scipy"))
+    return Result(config, found, targets[False].grid, seconds_of(trials), versions("jax", "numpy", "scipy"))
 
 
-class _Target:
+@dataclasses.dataclass(frozen=True)
+class Target:
     """The posterior with or without its prior; made when first asked for."""
 
-    def __init__(self, config: Config, is_flat: bool) -> None:
-        self._config, self._is_flat = config, is_flat
+    rows: int
+    batch: int
+    seed: int
+    has_flat_prior: bool
 
     @cached_property
     def mixture(self) -> GaussianMixture:
-        return gaussian_mixture(self._config.rows, flat_prior=self._is_flat, seed=self._config.seed)
+        """The rows, and the posterior they make."""
+        return gaussian_mixture(self.rows, flat_prior=self.has_flat_prior, seed=self.seed)
 
     @cached_property
     def grid(self) -> Grid:
+        """The same by quadrature."""
         return self.mixture.quadrature()
 
     @cached_property
     def chances(self) -> np.ndarray:
+        """Of every bin."""
         return bin_chances(self.grid)
 
     @cached_property
     def source(self) -> Shuffled:
-        return Shuffled(self.mixture.data, self._config.batch, self._config.seed)
+        """The rows, shuffled."""
+        return Shuffled(self.mixture.data, self.batch, self.seed)
+
+    def kernel(self, acceptance: AcceptanceTest, step: float) -> MetropolisHastings:
+        """A random walk with this test."""
+        return MetropolisHastings(self.mixture.posterior, self.source, proposal=RandomWalk(step), acceptance=acceptance)
+
+    def starts(self, count: int) -> np.ndarray:
+        """Draws of the exact posterior."""
+        return self.grid.draw(np.random.default_rng(self.seed), count)
 
 
-def _trial(
-    config: Config, target: _Target, number: int, method: Method, trial: int, report: Callable[[int, int], None]
-) -> Arrays:
-    kernel = MetropolisHastings(
-        target.mixture.posterior,
-        target.source,
-        proposal=RandomWalk(config.step),
-        acceptance=method.make(config.batch),
+def _job(config: Config, target: Target, number: int, method: Method) -> Job:
+    def make() -> tuple[MetropolisHastings, np.ndarray]:
+        return target.kernel(method.make(config.batch), config.step), target.starts(config.trials)
+
+    return Job(
+        method.name,
+        config_of(config, method=method.name),
+        config.trials,
+        config.slow_draws if method.reads_all else config.draws,
+        make,
+        lambda trace: rows_and_verdicts(trace) | {"position": trace.position},
+        (config.seed, number),
     )
-    start = target.grid.draw(np.random.default_rng((config.seed, trial)), 1)[0]
-    draws = config.slow_draws if method.reads_all else config.draws
-    trace = run_trial(kernel, start, draws, (config.seed, number, trial), report)
-    return {
-        "position": trace.position[0],
-        "num_rows": trace.num_rows[0],
-        "num_scanned": trace.num_scanned[0],
-        "is_accepted": trace.is_accepted[0],
-    }
 
 
-def _found(method: Method, trials: list[Arrays], target: _Target) -> Found:
+def _found(method: Method, trials: Arrays, target: Target) -> Found:
     return Found(
         method,
         rows_of(trials),
-        float(np.mean([trial["is_accepted"].mean() for trial in trials])),
-        tuple(distances(trial["position"], target.chances) for trial in trials),
-        trials[0],
+        float(trials["is_accepted"].mean()),
+        tuple(distances(position, target.chances) for position in trials["position"]),
+        {name: trials[name][0] for name in ("position", "num_rows")},
     )
 
 

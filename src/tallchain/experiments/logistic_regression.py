@@ -11,10 +11,9 @@ Every trial starts from 0, where both digits are as likely.
 from __future__ import annotations
 
 import dataclasses
-import time
 import zlib
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,10 @@ from tallchain.experiments.trials import (
     Printed,
     Rows,
     config_of,
+    rows_and_verdicts,
     rows_of,
     run_jobs,
-    run_trial,
+    seconds_of,
     standard_error,
 )
 from tallchain.kernel import MetropolisHastings
@@ -196,7 +196,6 @@ def _json(found: Found) -> dict[str, Any]:
 def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
     """Run all trials; those in `folder` are taken from there, and new ones kept there."""
     config = config or Config.paper()
-    begun = time.perf_counter()
     tasks = {task.name: _Data(task, config.seed) for task in (config.small, config.large)}
     jobs: dict[tuple[str, Any], Job] = {}
     for data in tasks.values():
@@ -217,7 +216,7 @@ def run(config: Config | None = None, *, folder: Path | None = None, progress: P
         {name: tuple(found[name, method.name] for method in METHODS) for name in tasks},
         {name: found["cooling", name] for name in tasks},
         {step: found["study", step] for step in STEPS},
-        time.perf_counter() - begun,
+        seconds_of(trials),
         versions("jax", "numpy", "scipy"),
     )
 
@@ -244,9 +243,9 @@ class _Data:
         return Shuffled(self.model.data, self.task.batch, self._seed)
 
     def accuracy(self, positions: np.ndarray) -> np.ndarray:
-        """Share of the test images told right by each position (draw, 784)."""
+        """Share of the test images told right by each position (..., 784)."""
         features, is_seven = self._digits.features()[1], self._digits.test_is_seven
-        return np.mean((positions @ features.T > 0) == is_seven, axis=1)
+        return np.mean((positions @ features.T > 0) == is_seven, axis=-1)
 
 
 def _job(
@@ -263,35 +262,26 @@ def _job(
     words += ", cooling" if is_cooling else "" if step is None else f", study of step {step:g}"
     step = data.task.step if step is None else step
     settings = {"method": method.name, "draws": draws, "step": step, "is_cooling": is_cooling, "seed": config.seed}
-    run = partial(_trial, data, method, draws, step, is_cooling, (config.seed, zlib.crc32(words.encode())))
-    return Job(words, config_of(data.task, **settings), trials, run)
 
+    def make() -> tuple[MetropolisHastings, np.ndarray]:
+        kernel = MetropolisHastings(
+            data.model.posterior,
+            data.source,
+            proposal=RandomWalk(step),
+            acceptance=method.make(data.task, len(data.model.data["y"])),
+        )
+        return kernel, np.zeros((trials, data.model.data["x"].shape[1]), np.float32)
 
-def _trial(
-    data: _Data,
-    method: Method,
-    draws: int,
-    step: float,
-    is_cooling: bool,
-    seed: tuple[int, ...],
-    trial: int,
-    report: Callable[[int, int], None],
-) -> Arrays:
-    kernel = MetropolisHastings(
-        data.model.posterior,
-        data.source,
-        proposal=RandomWalk(step),
-        acceptance=method.make(data.task, len(data.model.data["y"])),
+    return Job(
+        words,
+        config_of(data.task, **settings),
+        trials,
+        draws,
+        make,
+        lambda trace: rows_and_verdicts(trace) | {"accuracy": data.accuracy(trace.position)},
+        (config.seed, zlib.crc32(words.encode())),
+        _cooling(step) if is_cooling else None,
     )
-    schedule = _cooling(step) if is_cooling else None
-    start = np.zeros(data.model.data["x"].shape[1], np.float32)
-    trace = run_trial(kernel, start, draws, (*seed, trial), report, schedule)
-    return {
-        "accuracy": data.accuracy(trace.position[0]),
-        "num_rows": trace.num_rows[0],
-        "num_scanned": trace.num_scanned[0],
-        "is_accepted": trace.is_accepted[0],
-    }
 
 
 def _cooling(step: float) -> Schedule:
@@ -302,7 +292,7 @@ def _cooling(step: float) -> Schedule:
     )
 
 
-def _found(key: tuple[str, Any], trials: list[Arrays]) -> Found:
+def _found(key: tuple[str, Any], trials: Arrays) -> Found:
     task, name = key
     printed = next((method.rows.get(task) for method in METHODS if method.name == name), None)
     if task == "study":
@@ -311,7 +301,7 @@ def _found(key: tuple[str, Any], trials: list[Arrays]) -> Found:
         str(name),
         printed,
         rows_of(trials),
-        float(np.mean([trial["is_accepted"].mean() for trial in trials])),
-        np.stack([trial["accuracy"] for trial in trials]),
-        np.stack([trial["num_rows"] for trial in trials]),
+        float(trials["is_accepted"].mean()),
+        trials["accuracy"],
+        trials["num_rows"],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,34 @@ def write(results: Results, folder: Path, *, is_paper: bool, seed: int = 0) -> t
     return Document("The experiments of the minibatch acceptance test", sections).save(folder)
 
 
+def main_tables(results: Results) -> dict[str, Table]:
+    """The paper's two tables, by title."""
+    tables = {"Table 1, mixture of Gaussians: rows per decision": _table_1(results.mixture)}
+    for task, found in results.logistic.tables.items():
+        tables[f"Table 2, {task}: rows per decision"] = _table_2(found)
+    return tables
+
+
+def _table_1(result: gaussian_mixture.Result) -> Table:
+    rows = [
+        [found.method.name, *_printed_beside(found.method.rows, found.rows), f"{found.acceptance:.3f}"]
+        for found in result.found
+    ]
+    return Table([*_ROW_HEADER, "acceptance"], rows)
+
+
+def _table_2(found: Sequence[logistic_regression.Found]) -> Table:
+    rows = [
+        [
+            each.name,
+            *_printed_beside(each.printed, each.rows),
+            f"{np.mean(each.final):.4f} ± {standard_error(each.final):.4f}",
+        ]
+        for each in found
+    ]
+    return Table([*_ROW_HEADER, "accuracy at the end"], rows)
+
+
 # ---- sections ----------------------------------------------------------------------------------
 
 
@@ -111,10 +140,6 @@ def _correction(result: correction.Result) -> Section:
 
 
 def _mixture(result: gaussian_mixture.Result) -> Section:
-    rows = [
-        [found.method.name, *_printed_beside(found.method.rows, found.rows), f"{found.acceptance:.3f}"]
-        for found in result.found
-    ]
     config = result.config
     ours, paper = result.of(gaussian_mixture.OURS), result.of(gaussian_mixture.PAPERS)
     return Section(
@@ -122,7 +147,7 @@ def _mixture(result: gaussian_mixture.Result) -> Section:
         [
             f"{config.rows:,} rows, temperature {config.rows / 100:,.0f}, {config.trials} trials of {config.draws:,} "
             "draws. Table 1, rows per decision (mean over trials, plus or minus the standard deviation over trials):",
-            Table([*_ROW_HEADER, "acceptance"], rows),
+            _table_1(result),
             "MinibatchBarker.as_published_code() has no prior, as the runs behind the paper's numbers had none.",
             Picture(
                 "mixture-draws",
@@ -191,19 +216,7 @@ def _logistic(result: logistic_regression.Result, seed: int) -> Section:
             f"{task}: {config.trials} trials of {config.draws:,} draws, steps of standard deviation {config.step:g}, "
             f"temperature {logistic_regression.TEMPERATURE:g}. Table 2, rows per decision:"
         )
-        parts.append(
-            Table(
-                [*_ROW_HEADER, "accuracy at the end"],
-                [
-                    [
-                        each.name,
-                        *_printed_beside(each.printed, each.rows),
-                        f"{np.mean(each.final):.4f} ± {standard_error(each.final):.4f}",
-                    ]
-                    for each in found
-                ],
-            )
-        )
+        parts.append(_table_2(found))
         ours = result.of(task, logistic_regression.OURS).final
         paper = result.of(task, logistic_regression.PAPERS).final
         parts.append(

@@ -1,10 +1,15 @@
-"""Trials of an experiment: one chain at a time, kept as they finish, and not run again after an interruption."""
+"""Trials of an experiment: side by side, kept as they go, and continued after an interruption.
+
+The trials of one method are chains in lockstep. A test that scans all rows reads them once for all chains: ten trials
+of the confidence sampler take about as long as one alone.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,16 +17,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from tallchain import __version__
 from tallchain.experiments.common import Progress
 from tallchain.files import read_arrays, write_arrays
 from tallchain.kernel import MetropolisHastings
 from tallchain.sample import sample
 from tallchain.schedule import Schedule
 from tallchain.trace import Trace
-from tallchain.types import PyTree
 
 Arrays = dict[str, np.ndarray]
-_VERSION = 1  # of what is kept: files of another one are not read
+_VERSION = 2  # of what is kept: files of another one are not read
+_OWN = ("end", "seconds")  # of a segment: where it ended, and what it took
 
 
 class Printed(NamedTuple):
@@ -31,71 +37,105 @@ class Printed(NamedTuple):
     sd: float
 
 
-class Job(NamedTuple):
-    """The trials of one method."""
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The trials of one method, side by side: one chain is one trial."""
 
     name: str
     config: Any
-    """All that determines the trials, as JSON takes it: kept trials of another one are not used."""
+    """All that determines the trials, as JSON takes it: kept draws of another one are not used."""
     num_trials: int
-    run: Callable[[int, Callable[[int, int], None]], Arrays]
-    """(number of the trial, report of (draws done, draws)) -> what is kept of it."""
+    num_draws: int
+    make: Callable[[], tuple[MetropolisHastings, np.ndarray]]
+    """The sampler, and where the trials start (trial, ...); called if there is something left to run."""
+    keep: Callable[[Trace], Arrays]
+    """What to keep of some draws, by trial and draw."""
+    seed: tuple[int, ...]
+    schedule: Schedule | None = None
+    segment: int = 250
+    """Draws of each trial after which they are kept: an interruption loses no more. With a schedule, which counts
+    draws from the start of a run, all of them."""
 
 
-def run_jobs(jobs: Sequence[Job], folder: Path | None, progress: Progress | None = None) -> dict[str, list[Arrays]]:
-    """Run all trials of all jobs, method by method; take those that are in `folder` already from there.
+def run_jobs(jobs: Sequence[Job], folder: Path | None, progress: Progress | None = None) -> dict[str, Arrays]:
+    """Run all trials of all jobs, method by method; draws that are in `folder` already are taken from there.
 
-    An interruption loses the trial under way, and no other.
+    Returns what was kept by job, with the trials along the first axis and the draws along the second; and under
+    "seconds" what it took, also if that was before an interruption.
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ValueError(f"two jobs have the same name: {[job.name for job in jobs]}")
-    report = progress or (lambda done, total, what: None)
-    total = 1000 * sum(job.num_trials for job in jobs)
-    found: dict[str, list[Arrays]] = {job.name: [] for job in jobs}
-    done = 0
+    total = sum(job.num_trials * job.num_draws for job in jobs)
+    found, done = {}, 0
     for job in jobs:
-        for trial in range(job.num_trials):
-            what = f"{job.name}, trial {trial + 1} of {job.num_trials}"
-            report(done, total, what)
-            path = folder / f"{_slug(job.name)}-{trial}.npz" if folder else None
-            found[job.name].append(_kept(path, job, partial(_report_part, report, done, total, what), trial))
-            done += 1000
-    report(total, total, "done")
+        found[job.name] = _run(job, folder, partial(_report, progress, job, done, total))
+        done += job.num_trials * job.num_draws
+    if progress:
+        progress(total, total, "done")
     return found
 
 
-def _report_part(report: Progress, begun: int, total: int, what: str, draws: int, of: int) -> None:
-    report(begun + 1000 * draws // of, total, what)
+def _report(progress: Progress | None, job: Job, before: int, total: int, done: int) -> None:
+    if progress:
+        draws = f"{done // job.num_trials:,} of {job.num_draws:,} draws"
+        trials = f"{job.num_trials} trials" if job.num_trials > 1 else "1 trial"
+        progress(before + done, total, f"{job.name}, {trials}, {draws}")
 
 
-def _kept(path: Path | None, job: Job, report: Callable[[int, int], None], trial: int) -> Arrays:
-    key = json.dumps({"version": _VERSION, "trial": trial, "config": job.config}, sort_keys=True)
-    if path is not None:
-        arrays = read_arrays(path)
-        if arrays is not None and str(arrays.pop("key", "")) == key:
-            return arrays
-    arrays = job.run(trial, report)
-    if path is not None:
-        write_arrays(path, arrays | {"key": np.array(key)})
-    return arrays
+def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays:
+    """Segment after segment, each from where the last one ended."""
+    parts: list[Arrays] = []
+    made: tuple[MetropolisHastings, np.ndarray] | None = None
+    segment = job.num_draws if job.schedule else job.segment
+    for begin in range(0, job.num_draws, segment):
+        draws = min(segment, job.num_draws - begin)
+        report(begin * job.num_trials)
+        path = folder / f"{_slug(job.name)}-{begin}.npz" if folder else None
+        key = json.dumps({"version": _VERSION, "tallchain": __version__, "from": begin, "draws": draws, **job.config})
+        part = read_arrays(path) if path else None
+        if part is None or str(part.pop("key", "")) != key:
+            made = made or job.make()
+            start = parts[-1]["end"] if parts else made[1]
+            part = _sample(job, made[0], start, begin, draws, report)
+            if path:
+                write_arrays(path, part | {"key": np.array(key)})
+        parts.append(part)
+    joined = {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0] if name not in _OWN}
+    return joined | {"seconds": np.sum([part["seconds"] for part in parts])}
 
 
-def run_trial(
-    kernel: MetropolisHastings,
-    start: PyTree,
-    num_draws: int,
-    seed: tuple[int, ...],
-    report: Callable[[int, int], None],
-    schedule: Schedule | None = None,
-) -> Trace:
-    """One chain; what interrupts it is not swallowed, since half a trial is none."""
-    key = jax.random.key(seed[0])
-    for number in seed[1:]:
+def _sample(
+    job: Job, kernel: MetropolisHastings, start: np.ndarray, begin: int, draws: int, report: Callable[[int], None]
+) -> Arrays:
+    """Draw one segment; what interrupts it is not swallowed."""
+    begun = time.perf_counter()
+    key = jax.random.key(job.seed[0])
+    for number in (*job.seed[1:], begin):
         key = jax.random.fold_in(key, number)
-    trace = sample(key, kernel, start, num_draws, schedule=schedule, scan=0, progress=report)
+    trace = sample(
+        key,
+        kernel,
+        start,
+        draws,
+        num_chains=job.num_trials,
+        schedule=job.schedule,
+        scan=0,
+        progress=lambda done, _: report(begin * job.num_trials + done),
+    )
     if trace.is_interrupted:
-        raise KeyboardInterrupt("a trial was interrupted; those that were finished are kept")
-    return trace
+        raise KeyboardInterrupt("interrupted; what was finished before is kept")
+    end, seconds = np.asarray(trace.position)[:, -1], np.array(time.perf_counter() - begun)
+    return job.keep(trace) | {"end": end, "seconds": seconds}
+
+
+def seconds_of(found: Mapping[Any, Arrays]) -> float:
+    """Add up what all jobs took."""
+    return float(sum(of["seconds"] for of in found.values()))
+
+
+def rows_and_verdicts(trace: Trace) -> Arrays:
+    """What every experiment keeps: rows read, rows scanned, whether the chain moved."""
+    return {"num_rows": trace.num_rows, "num_scanned": trace.num_scanned, "is_accepted": trace.is_accepted}
 
 
 class Rows(NamedTuple):
@@ -108,11 +148,10 @@ class Rows(NamedTuple):
     trials: list[float]
 
 
-def rows_of(trials: Sequence[Arrays]) -> Rows:
+def rows_of(trials: Arrays) -> Rows:
     """Count rows as the paper does, and what it does not count beside them."""
-    means = [float(trial["num_rows"].mean()) for trial in trials]
-    scanned = float(np.mean([trial["num_scanned"].mean() for trial in trials]))
-    return Rows(float(np.mean(means)), spread(means), scanned, means)
+    means = trials["num_rows"].mean(1).tolist()
+    return Rows(float(np.mean(means)), spread(means), float(trials["num_scanned"].mean()), means)
 
 
 def spread(values: Sequence[float]) -> float:
