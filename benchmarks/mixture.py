@@ -1,4 +1,4 @@
-"""The paper's mixture: rows per decision as its Table 1 counts them, and the exact tests against quadrature.
+"""The paper's mixture: the exact tests against quadrature.
 
 All settings are in `benchmarks.defaults`. Chains start in the exact posterior (sampled from the quadrature grid), warm
 up, and are then compared with quadrature; they are independent: standard errors come from the spread between chains.
@@ -18,12 +18,7 @@ from tallchain.models.gaussian_mixture import GaussianMixture, Grid
 
 STEP, BATCH, SEED = 0.15, 50, 7
 EXACT_ROWS, CHAINS, WARMUP, DRAWS = 10_000, 256, 1000, 4000
-TRIALS, TRIAL_DRAWS = 10, 3000
 
-PRINTED: dict[str, dict[str, Any]] = {
-    "as_published_code(), flat prior": {"acceptance": tc.MinibatchBarker.as_published_code, "flat_prior": True},
-    "paper()": {"acceptance": tc.MinibatchBarker.paper},
-}
 EXACT: dict[str, Any] = {"Barker()": tc.Barker, "Metropolis()": tc.Metropolis}
 
 
@@ -63,20 +58,8 @@ def measure(name: str, mixture: GaussianMixture, grid: Grid, acceptance: Any) ->
     return result
 
 
-def table_1(mixture: GaussianMixture, grid: Grid, acceptance) -> dict[str, float]:
-    """Mean batch over trials of 3000 draws, and its standard deviation over the trials: the paper's Table 1."""
-    kernel = kernel_of(mixture, acceptance)
-    starts = exact_starts(grid, TRIALS)
-    trace = tc.sample(jax.random.key(SEED + 1), kernel, starts, TRIAL_DRAWS, num_chains=TRIALS, progress=False)
-    means = trace.num_rows.mean(1)
-    return {"mean_batch": float(means.mean()), "sd_over_trials": float(means.std(ddof=1))}
-
-
 def main() -> None:
-    results: dict[str, Any] = {"settings": [], "table_1": {}}
-    for name, setting in PRINTED.items():
-        mixture = tc.models.gaussian_mixture(flat_prior=setting.get("flat_prior", False))
-        results["table_1"][name] = table_1(mixture, mixture.quadrature(), setting["acceptance"])
+    results: dict[str, Any] = {"settings": []}
     small = tc.models.gaussian_mixture(EXACT_ROWS)
     grid = small.quadrature()
     for name, acceptance in EXACT.items():
@@ -85,7 +68,6 @@ def main() -> None:
         "model": "gaussian_mixture at K = N/100",
         "proposal": f"RandomWalk({STEP})",
         "source": f"Shuffled(batch_size={BATCH})",
-        "table_1": f"{TRIALS} trials of {TRIAL_DRAWS} draws; the paper prints 182.3 +- 11.4",
         "seed": SEED,
         "standard_errors": "between independent chains",
     }

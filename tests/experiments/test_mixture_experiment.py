@@ -81,18 +81,43 @@ def test_chances_of_bins(normal_grid: Grid) -> None:
 
 def test_draws_of_the_posterior_are_near_it(normal_grid: Grid) -> None:
     draws = normal_grid.draw(np.random.default_rng(SEED), 4000)
-    near = experiment.distances(draws, normal_chances())
+    chances = normal_chances()
+    near = experiment.soundness(draws.reshape(4, 1000, 2), chances)
     assert near.effective > 3000
-    assert near.sound_chi_squared == pytest.approx(1, abs=0.3)
-    far = experiment.distances(draws + np.array([0.1, 0.0]), normal_chances())  # a quarter of a standard deviation
-    assert far.sound_chi_squared > 1.5
-    assert far.total_variation > near.total_variation
-    assert far.sound_poisson < near.sound_poisson
+    assert near.chi_squared == pytest.approx(1, abs=0.3)
+    assert near.p_value is not None
+    assert near.p_value > 1e-3
+    shifted = draws + np.array([0.1, 0.0])  # a quarter of a standard deviation
+    far = experiment.soundness(shifted.reshape(4, 1000, 2), chances)
+    assert far.p_value is not None
+    assert far.p_value < 1e-6
+    assert far.poisson < near.poisson
+    once, other = experiment.distances(draws, chances), experiment.distances(shifted, chances)
+    assert other.total_variation > once.total_variation
     # Five times the same draws are worth no more than once.
-    stuck = experiment.distances(np.repeat(draws[:800], 5, axis=0), normal_chances())
+    repeated = np.repeat(draws[:800], 5, axis=0)
+    stuck = experiment.soundness(repeated.reshape(4, 1000, 2), chances)
     assert stuck.effective < 1500
-    assert stuck.sound_chi_squared == pytest.approx(1, abs=0.5)
-    assert stuck.chi_squared > 2 * near.chi_squared  # the printed one takes them for five
+    assert stuck.chi_squared == pytest.approx(1, abs=0.5)
+    assert (
+        experiment.distances(repeated, chances).chi_squared > 2 * once.chi_squared
+    )  # the printed one takes them for five
+
+
+def test_too_few_draws_have_no_chi_squared(normal_grid: Grid) -> None:
+    draws = normal_grid.draw(np.random.default_rng(SEED), 16).reshape(2, 8, 2)
+    found = experiment.soundness(draws, normal_chances())
+    assert (found.chi_squared, found.p_value) == (None, None)
+
+
+def test_pools_expect_enough_draws_each() -> None:
+    chances = normal_chances()
+    expected = 500 * np.append(chances.ravel(), 1 - chances.sum())
+    pools = experiment._pools(expected)
+    by_pool = np.bincount(pools, weights=expected)
+    assert by_pool.sum() == pytest.approx(500)
+    assert 50 < len(by_pool) < 100
+    assert np.median(by_pool) == pytest.approx(5, abs=1)
 
 
 def test_total_variation_by_hand() -> None:

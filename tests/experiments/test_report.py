@@ -61,9 +61,12 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nan" not in told
     for name in ("correction", "mixture", "logistic", "worst_case", "disagreements"):
         assert json.loads((tmp_path / f"{name}.json").read_text())["versions"]
-    rows = {found.name: found.rows for found in results.disagreements.found}
-    assert rows["as printed, steps of variance 0.15"] > rows["as printed, steps of standard deviation 0.15"]
-    assert next(found.bound for found in results.disagreements.found if found.bound is not None) > 0.5
+    of = results.disagreements.found
+    assert of["variance"].rows > of["printed"].rows
+    assert of["growth"].bound is not None
+    assert of["growth"].bound > 0.5
+    assert all(0.1 < variance < 3 for found in of.values() for variance in found.variances)
+    assert min(results.disagreements.without_prior) > 1  # a prior only takes away
 
 
 def test_document(tmp_path: Path) -> None:

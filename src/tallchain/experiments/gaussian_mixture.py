@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.interpolate import RectBivariateSpline
 from scipy.special import gammaln
+from scipy.stats import chi2
 
 from tallchain.acceptance import Austere, Barker, Confidence, MinibatchBarker
 from tallchain.experiments.common import Progress, versions
@@ -48,6 +49,7 @@ PUBLISHED_COUNT = 5000
 _PARTS = 4  # of a bin, each way, to integrate over
 _LEAST_EXPECTED = 5.0  # draws in a pool of bins, for a chi-squared to be one
 _BLOCK = 5  # bins, each way
+_LEAST_FREEDOM = 3  # degrees of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,13 +139,18 @@ class Distances(NamedTuple):
     """Log Poisson likelihood as the authors computed it."""
     chi_squared: float
     """As the authors computed it."""
-    sound_poisson: float
-    """Over all bins, of as many draws as the trial is worth."""
-    sound_chi_squared: float
-    """The same, over its degrees of freedom: about 1 for draws of the posterior."""
     total_variation: float
+
+
+class Soundness(NamedTuple):
+    """The two distances over all bins, of as many draws as all trials of a method together are worth."""
+
     effective: float
-    """Draws that the trial is worth: the smaller bulk effective sample size of the two parameters."""
+    """Draws that they are worth: the smaller bulk effective sample size of the two parameters."""
+    poisson: float
+    chi_squared: float | None
+    """Over its degrees of freedom: about 1 for draws of the posterior. None where there are too few draws for it."""
+    p_value: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +162,7 @@ class Found:
     acceptance: float
     distances: tuple[Distances, ...]
     """By trial."""
+    soundness: Soundness
     example: Arrays
     """The first trial: its draws and rows per decision."""
 
@@ -192,6 +200,7 @@ class Result:
                 "rows": found.rows._asdict(),
                 "acceptance": found.acceptance,
                 "distances": [each._asdict() for each in found.distances],
+                "soundness": found.soundness._asdict(),
             }
             for found in self.found
         }
@@ -273,6 +282,7 @@ def _found(method: Method, trials: Arrays, target: Target) -> Found:
         rows_of(trials),
         float(trials["is_accepted"].mean()),
         tuple(distances(position, target.chances) for position in trials["position"]),
+        soundness(trials["position"], target.chances),
         {name: trials[name][0] for name in ("position", "num_rows")},
     )
 
@@ -290,19 +300,39 @@ def bin_chances(grid: Grid) -> np.ndarray:
 
 
 def distances(position: np.ndarray, chances: np.ndarray) -> Distances:
-    """Compare draws (draw, 2) with the probabilities of the bins."""
+    """Compare the draws (draw, 2) of a trial with the probabilities of the bins."""
+    share, chance = _shares(position, chances)
+    counts = share[:-1].reshape(chances.shape)
+    return Distances(*published_distances(counts, chances), float(0.5 * np.abs(share - chance).sum()))
+
+
+def soundness(position: np.ndarray, chances: np.ndarray) -> Soundness:
+    """Compare the draws (trial, draw, 2) of all trials with the probabilities of the bins.
+
+    Chi-squared is over pools of neighbouring bins. Which bins are pooled depends on what is expected of them, not on
+    what was seen.
+    """
+    from arviz_stats.base import array_stats
+
+    by_parameter = array_stats.ess(position.astype(np.float64), chain_axis=0, draw_axis=1, method="bulk")
+    effective = float(np.min(by_parameter))
+    share, chance = _shares(position.reshape(-1, 2), chances)
+    observed, expected = effective * share, effective * chance
+    poisson = float(np.sum(log_poisson(observed, expected)))
+    pool = _pools(expected)
+    observed, expected = (np.bincount(pool, weights=values) for values in (observed, expected))
+    freedom = len(expected) - 1
+    if freedom < _LEAST_FREEDOM:
+        return Soundness(effective, poisson, None, None)
+    statistic = float(np.sum((observed - expected) ** 2 / expected))
+    return Soundness(effective, poisson, statistic / freedom, float(chi2.sf(statistic, freedom)))
+
+
+def _shares(position: np.ndarray, chances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Observed and expected share of every bin, and last of everything outside: both sum to all there is."""
     counts, *_ = np.histogram2d(position[:, 0], position[:, 1], bins=EDGES)
-    effective = _effective(position)
-    # The bin of everything outside makes both sum to all there is.
-    share = np.append(counts.ravel() / len(position), 1 - counts.sum() / len(position))
-    chance = np.append(chances.ravel(), max(1 - chances.sum(), 0.0))
-    return Distances(
-        *published_distances(counts, chances),
-        float(np.sum(log_poisson(effective * share, effective * chance))),
-        _pooled_chi_squared(effective * share, effective * chance),
-        float(0.5 * np.abs(share - chance).sum()),
-        effective,
-    )
+    share = counts.ravel() / len(position)
+    return np.append(share, 1 - share.sum()), np.append(chances.ravel(), max(1 - chances.sum(), 0.0))
 
 
 def published_distances(counts: np.ndarray, chances: np.ndarray) -> tuple[float, float]:
@@ -324,27 +354,17 @@ def log_poisson(counts: np.ndarray, means: np.ndarray) -> np.ndarray:
     return counts * np.log(np.maximum(means, 1e-300)) - means - gammaln(counts + 1)
 
 
-def _pooled_chi_squared(observed: np.ndarray, expected: np.ndarray) -> float:
-    """Chi-squared over its degrees of freedom, of neighbouring bins pooled until each pool expects 5 draws.
-
-    Which bins are pooled depends on what is expected of them, not on what was seen.
-    """
+def _pools(expected: np.ndarray) -> np.ndarray:
+    """The pool of every bin: neighbours, until a pool expects 5 draws."""
     order = np.append(_neighbours(), len(expected) - 1)  # and last, the bin of everything outside
     pool = np.floor(np.cumsum(expected[order]) / _LEAST_EXPECTED).astype(int)
     pool = np.minimum(pool, max(pool[-1] - 1, 0))  # what is left at the end goes with the last whole pool
-    observed, expected = (np.bincount(pool, weights=values[order]) for values in (observed, expected))
-    is_pool = expected > 0
-    observed, expected = observed[is_pool], expected[is_pool]
-    return float(np.sum((observed - expected) ** 2 / expected) / max(len(expected) - 1, 1))
+    found = np.empty_like(pool)
+    found[order] = pool
+    return np.unique(found, return_inverse=True)[1]
 
 
 def _neighbours() -> np.ndarray:
     """The bins in an order that keeps near ones together: block by block, 5 bins wide each way."""
     first, second = np.meshgrid(*(np.arange(len(edges) - 1) for edges in EDGES), indexing="ij")
     return np.lexsort((second.ravel(), first.ravel(), second.ravel() // _BLOCK, first.ravel() // _BLOCK))
-
-
-def _effective(position: np.ndarray) -> float:
-    from arviz_stats.base import array_stats
-
-    return float(np.min(array_stats.ess(position[None].astype(np.float64), chain_axis=0, draw_axis=1, method="bulk")))
