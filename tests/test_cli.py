@@ -286,7 +286,7 @@ class TestReproduce:
         monkeypatch.setattr(report, "run_all", run_all)
         monkeypatch.setattr(report, "write", write)
         monkeypatch.setattr(
-            report, "main_tables", lambda results: {"Table 1": document.Table(["test", "ours"], [["Barker()", "7"]])}
+            report, "main_tables", lambda results: [document.Table(["test", "ours"], [["Barker()", "7"]], "Table 1")]
         )
         return calls
 

@@ -294,8 +294,8 @@ def reproduce_all(
     except KeyboardInterrupt:
         sys.exit(f"Interrupted. Finished draws are kept in {output / 'trials'}: the same command goes on from there.")
     page, text = report.write(results, output, is_paper=paper, seed=seed)
-    for title, table in report.main_tables(results).items():
-        _console().print(table.to_rich(title))
+    for table in report.main_tables(results):
+        _console().print(table.to_rich())
     print(f"report               {page}, {text}")
 
 
@@ -334,7 +334,7 @@ def reproduce_worst_case(
     *,
     output: _Numbers = Path("results/worst_case.json"),
     picture: _Picture = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Three tests and small N only: seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Four tests and small N only: seconds.")] = False,
     seed: _Seed = 0,
     no_progress: _NoProgress = False,
 ) -> None:

@@ -128,6 +128,7 @@ def _draw_rows(axes: Axes, trace: Trace) -> None:
 # Penalty's line lies on MinibatchBarker's, and that of a scan for the range on the other of MHSubLhd: small on large.
 _STYLES: dict[str, dict[str, Any]] = {
     "minibatch": {"color": BLUE, "marker": "o", "ms": 9},
+    "minibatch-default": {"color": BLACK, "marker": "v", "ms": 6},
     "penalty": {"color": SKY, "marker": "o", "ms": 4.5},
     "austere": {"color": VERMILION, "marker": "s", "ms": 6},
     "austere-designed": {"color": ORANGE, "marker": "D", "ms": 6},

@@ -113,7 +113,7 @@ def sample(
             fill(recorder, run, lanes, until, interrupt, report)
         if recorder.num_finished <= num_warmup:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-        trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
+        trace = recorder.trace(is_interrupted=interrupt.is_set() or recorder.num_finished < num_draws)
         trace = dataclasses.replace(trace, is_one_start=is_one_start, notes=notes)
         if scan and not interrupt.is_set():
             at_end = schedule.at(kernel, jnp.int32(num_draws - 1))

@@ -59,7 +59,7 @@ class Trace:
         warmup: totals over the warm-up draws.
         seconds: time spent sampling, warm-up included, compilation not.
         compile_seconds: time to the first turn: checks on the device, compilation.
-        is_interrupted: the run ended before all draws were made.
+        is_interrupted: Ctrl-C, or a fault, ended the run (perhaps in its last chunk, with all draws made).
         is_one_start: all chains started from the same position.
         notes: what else happened during the run, in words.
         scan: what a pass over all rows at the end of the run has shown; None if there was none.

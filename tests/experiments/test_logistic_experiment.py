@@ -13,8 +13,9 @@ from tallchain.experiments import logistic_regression as experiment
 from tallchain.experiments import pictures
 
 TINY = experiment.Config(
-    experiment.Task("MNIST-13k", 0, 0.05, draws=60, trials=2),
-    experiment.Task("MNIST-100k", 500, 0.01, draws=60, trials=2, austere_batch=300, austere_error=0.1),
+    dataclasses.replace(experiment.SMALL, draws=60, slow_draws=60, trials=2),
+    dataclasses.replace(experiment.LARGE, further=500, draws=60, slow_draws=60, trials=2),
+    dataclasses.replace(experiment.REPEATED, further=500, draws=20, slow_draws=20, trials=2),
     cooling_draws=450,
     cooling_trials=2,
     study_draws=60,
@@ -52,6 +53,26 @@ def test_rows_and_accuracy(result: experiment.Result) -> None:
     json.dumps(result.to_json())
 
 
+def test_rows_to_an_accuracy_by_hand(result: experiment.Result) -> None:
+    found = dataclasses.replace(
+        result.of("MNIST-13k", _TESTED[0]),
+        accuracy=np.array([[0.5, 0.96, 0.9, 0.98], [0.96, 0.5, 0.5, 0.5], [0.5, 0.5, 0.96, 0.5]]),
+        read=np.array([[100, 200, 300, 400], [10, 20, 30, 40], [1, 2, 3, 4]]),
+    )
+    assert found.rows_to_accuracy == {0.95: 10.0, 0.97: np.inf}  # of 300, 10, 6; of 1000, never, never
+    assert found.over_first == {}
+    assert result.of("MNIST-13k", _TESTED[0]).over_first == {}
+
+
+def test_images_several_times(result: experiment.Result) -> None:
+    data, digits = experiment._Data(TINY.repeated, SEED), mnist_1_7()
+    x, y = data.model.data["x"], data.model.data["y"]
+    assert len(x) == len(digits.train_images) + 500
+    np.testing.assert_array_equal(np.asarray(x[-500:]), np.asarray(x[:500]))
+    np.testing.assert_array_equal(np.asarray(y[-500:]), digits.train_is_seven[:500])
+    assert {each.name for each in result.repeated} == set(_TESTED)
+
+
 def test_accuracy_is_the_share_told_right(result: experiment.Result) -> None:
     data = experiment._Data(TINY.small, SEED)
     digits = mnist_1_7()
@@ -73,12 +94,13 @@ def test_pictures_are_drawn(result: experiment.Result, tmp_path: Path) -> None:
 
 
 def test_the_paper_s_settings() -> None:
-    """Table 4 of the appendix; a quick run has fewer draws and trials, and nothing else."""
+    """Table 4 of the appendix; a quick run has fewer draws, and nothing else."""
     quick, paper = experiment.Config.quick(), experiment.Config.paper()
-    assert dataclasses.astuple(paper.small) == ("MNIST-13k", 0, 0.05, 5000, 10, 100, 450, 0.05)
-    assert dataclasses.astuple(paper.large) == ("MNIST-100k", 87_000, 0.01, 3000, 5, 100, 300, 0.1)
-    for mine, its in ((quick.small, paper.small), (quick.large, paper.large)):
-        assert dataclasses.replace(mine, draws=its.draws, trials=its.trials) == its
+    assert dataclasses.astuple(paper.small) == ("MNIST-13k", 0, 0.05, 5000, 5000, 10, 100, 450, 0.05, True)
+    assert dataclasses.astuple(paper.large) == ("MNIST-100k", 87_000, 0.01, 3000, 3000, 5, 100, 300, 0.1, True)
+    for name in ("small", "large", "repeated"):
+        mine, its = getattr(quick, name), getattr(paper, name)
+        assert dataclasses.replace(mine, draws=its.draws, slow_draws=its.slow_draws) == its
 
 
 @pytest.mark.slow

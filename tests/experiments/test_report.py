@@ -1,5 +1,6 @@
 """The report of all experiments, at a tiny size."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -19,8 +20,11 @@ from tallchain.experiments import (
 TINY = {
     gaussian_mixture: gaussian_mixture.Config(rows=3000, draws=40, slow_draws=30, trials=2, seed=SEED),
     logistic_regression: logistic_regression.Config(
-        logistic_regression.Task("MNIST-13k", 0, 0.05, draws=20, trials=2),
-        logistic_regression.Task("MNIST-100k", 300, 0.01, draws=20, trials=2, austere_batch=300, austere_error=0.1),
+        dataclasses.replace(logistic_regression.SMALL, draws=20, slow_draws=20, trials=2),
+        logistic_regression.Task(
+            "MNIST-100k", 300, 0.01, draws=20, slow_draws=20, trials=2, austere_batch=300, austere_error=0.1
+        ),
+        dataclasses.replace(logistic_regression.REPEATED, further=300, draws=20, slow_draws=10, trials=2),
         cooling_draws=410,
         cooling_trials=2,
         study_draws=20,

@@ -1,5 +1,8 @@
 """Trials side by side: kept as they go, and continued after an interruption as if there had been none."""
 
+import functools
+import os
+import signal
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -14,6 +17,7 @@ from tallchain.trace import Trace
 DATA = {"x": np.random.default_rng(SEED).normal(size=2000).astype("float32")}
 
 
+@functools.cache  # so that it is compiled once
 def make() -> tuple[tc.MetropolisHastings, np.ndarray]:
     posterior = tc.Posterior(
         lambda theta: jnp.zeros(()), lambda theta, row: -0.5 * (row["x"] - theta[0]) ** 2, temperature=100.0
@@ -75,6 +79,26 @@ def test_an_interruption_loses_one_segment(whole: dict[str, trials.Arrays], tmp_
             np.testing.assert_array_equal(values, whole[name][part])
     assert (75, "second, 3 trials, 0 of 25 draws") in seen
     assert seen[-1] == (150, "done")
+
+
+def test_ctrl_c_in_the_last_chunk_of_a_segment_is_not_swallowed(tmp_path: Path) -> None:
+    def press(done: int, total: int, what: str) -> None:
+        if done == 30 and not list(tmp_path.iterdir()):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        trials.run_jobs(jobs(), tmp_path, press)
+    assert len(list(tmp_path.iterdir())) <= 1
+
+
+def test_another_number_of_trials_is_another_run(tmp_path: Path) -> None:
+    trials.run_jobs(jobs(), tmp_path)
+    kernel, starts = make()
+    fewer = [
+        trials.Job(job.name, job.config, 2, 25, lambda: (kernel, starts[:2]), keep, job.seed, segment=10)
+        for job in jobs()
+    ]
+    assert trials.run_jobs(fewer, tmp_path)["first"]["position"].shape == (2, 25, 1)
 
 
 def test_draws_of_another_configuration_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,13 +90,13 @@ def deform(images: np.ndarray, labels: np.ndarray, count: int, seed: int) -> tup
     chosen = random.integers(len(images), size=count)
     made = np.empty((count, *images.shape[1:]), np.uint8)
     for first in range(0, count, _BLOCK):
-        part = images[chosen[first : first + _BLOCK]].astype(np.float32)
-        made[first : first + _BLOCK] = _deformed(part, random)
+        made[first : first + _BLOCK] = deform_each(images[chosen[first : first + _BLOCK]], random)
     return made, labels[chosen]
 
 
-def _deformed(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    count = len(images)
+def deform_each(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Deform every image (count, 28, 28) once."""
+    images, count = images.astype(np.float32), len(images)
     smooth, slope = gaussian_matrix(_TANGENT_WIDTH, 0), gaussian_matrix(_TANGENT_WIDTH, 1)
     down, across = slope @ images @ smooth.T, smooth @ images @ slope.T
     spread = gaussian_matrix(_FIELD_WIDTH, 0)

@@ -19,7 +19,9 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .3rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; margin: 1rem 0; }
 th, td { border: 1px solid #ddd; padding: .25rem .6rem; text-align: left; } th { background: #f4f4f4; }
-figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; } figcaption { font-size: .9rem; color: #555; }
+caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
+.below { font-size: .9rem; color: #555; margin-top: 0; } figure { margin: 1.5rem 0; }
+img { max-width: 100%; height: auto; } figcaption { font-size: .9rem; color: #555; }
 """
 
 
@@ -29,18 +31,22 @@ class Table:
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    title: str = ""
+    caption: str = ""
+    """What its columns and signs mean."""
 
     @classmethod
     def of(cls, table: RichTable) -> Table:
         """The same as a table for the terminal."""
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
-        return cls([str(column.header) for column in table.columns], list(zip(*columns, strict=True)))
+        header, rows = [str(column.header) for column in table.columns], list(zip(*columns, strict=True))
+        return cls(header, rows, str(table.title or ""), str(table.caption or ""))
 
-    def to_rich(self, title: str) -> RichTable:
+    def to_rich(self) -> RichTable:
         """The same for the terminal."""
         from rich.table import Table as RichTable
 
-        table = RichTable(*self.header, title=title)
+        table = RichTable(*self.header, title=self.title or None, caption=self.caption or None)
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -48,13 +54,16 @@ class Table:
     def to_markdown(self) -> str:
         """Lines with bars."""
         lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return "\n\n".join(part for part in (self.title and f"**{self.title}**", table, self.caption) if part)
 
     def to_html(self) -> str:
         """A table that scrolls by itself if it is wide."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows)
-        return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+        title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        below = f'<p class="below">{html.escape(self.caption)}</p>' if self.caption else ""
+        return f'<div class="wide"><table>{title}<tr>{head}</tr>{body}</table></div>{below}'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,7 @@ def mixture_scatter(result: gaussian_mixture.Result) -> Figure:
     for each, found in zip(axes, result.found, strict=True):
         theta = found.example["position"]
         each.plot(theta[:, 0], theta[:, 1], ".", ms=2, alpha=0.35, color=COLOURS[found.method.name])
-        figures.draw_regions(each, result.grid)
+        figures.draw_regions(each, found.grid)
         each.set(xlim=(-1.5, 2.5), ylim=(-2.5, 3), xlabel="theta_1", ylabel="theta_2")
         each.set_title(f"{found.method.name}, {len(theta):,} draws", fontsize=9)
     figure.suptitle("Draws of one trial, on contours with 50, 90 and 99 % of the posterior")
@@ -145,10 +145,9 @@ def step_study(result: logistic_regression.Result) -> Figure:
 
 
 def deformed_digits(images: np.ndarray, originals: np.ndarray) -> Figure:
-    """Some of MNIST's images, and some made from such."""
-    count = min(10, len(images), len(originals))
-    figure, axes = _figure(count, 2, width=0.9, height=1.0)
-    for each, image in zip(axes, [*originals[:count], *images[:count]], strict=True):
+    """Some of MNIST's images, and below each one that was made from it."""
+    figure, axes = _figure(len(images), 2, width=0.9, height=1.0)
+    for each, image in zip(axes, [*originals, *images], strict=True):
         each.imshow(image, cmap="gray_r", vmin=0, vmax=255)
         each.set_axis_off()
     figure.suptitle("MNIST (above), infinite-MNIST style (below)", fontsize=9)

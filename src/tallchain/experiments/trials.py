@@ -91,8 +91,16 @@ def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays
         draws = min(segment, job.num_draws - begin)
         report(begin * job.num_trials)
         path = folder / f"{_slug(job.name)}-{begin}.npz" if folder else None
-        key = json.dumps({"version": _VERSION, "tallchain": __version__, "from": begin, "draws": draws, **job.config})
-        part = read_arrays(path) if path else None
+        key = json.dumps(
+            {
+                "version": [_VERSION, __version__],
+                "segment": [begin, draws],
+                "trials": job.num_trials,
+                "config": job.config,
+            }
+        )
+        # Once a segment was drawn anew, what is kept of later ones began elsewhere.
+        part = read_arrays(path) if path and made is None else None
         if part is None or str(part.pop("key", "")) != key:
             made = made or job.make()
             start = parts[-1]["end"] if parts else made[1]

@@ -99,6 +99,10 @@ def _minibatch(design: Design) -> AcceptanceTest:
     return MinibatchBarker(SIGMA, batch=design.batch, stopping="growth")  # the paper's rule; the formula is for it
 
 
+def _default(design: Design) -> AcceptanceTest:
+    return MinibatchBarker(SIGMA, batch=design.batch)
+
+
 def _penalty(design: Design) -> AcceptanceTest:
     return Penalty(SIGMA, batch=design.batch, stopping="growth")
 
@@ -112,7 +116,8 @@ def _confidence(design: Design) -> AcceptanceTest:
 
 
 CONTENDERS = {
-    "minibatch": Contender("MinibatchBarker", "MinibatchBarker", _minibatch, effort=1 / 6),
+    "minibatch": Contender("MinibatchBarker", "MinibatchBarker, the paper's rule", _minibatch, effort=1 / 6),
+    "minibatch-default": Contender("MinibatchBarker()", "MinibatchBarker, the default", _default, effort=1 / 6),
     "penalty": Contender("Penalty", "Penalty", _penalty, effort=1 / 6),
     "austere": Contender("AustereMH", f"AustereMH, epsilon = {EPSILON}", _austere, is_rival=True, effort=1),
     "austere-designed": Contender(
@@ -162,10 +167,10 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Three tests, small N: some seconds, most of them to compile."""
+        """Four tests, small N: some seconds, most of them to compile."""
         return cls(
             num_rows=(1_000, 10_000),
-            tests=("minibatch", "austere", "confidence"),
+            tests=("minibatch", "minibatch-default", "austere", "confidence"),
             num_decisions=1024,
             budget=1e9,
             study_rows=10_000,
