@@ -187,8 +187,8 @@ def _mixture(result: gaussian_mixture.Result) -> Section:
             "neighbouring bins that expect 5 draws or more, and counts the draws as so many that its mean is its "
             "degrees of freedom (Rao and Scott's first-order correction for correlated draws). The ratio is then 1 on "
             "average for draws of the posterior, but scatters more than that of independent draws: much of it is one "
-            "slow number, how the draws spread along the ridge. It is left out where the draws are worth too few. The sound "
-            "log likelihood is that of as many draws, so lines of different worth do not compare.",
+            "slow number, how the draws spread along the ridge. It is left out where the draws are worth too few. The "
+            "sound log likelihood is that of as many draws, so lines of different worth do not compare.",
             "MinibatchBarker.as_published_code() draws from the posterior without its prior. Its total variation and "
             "sound distances are from that; the authors' two are from the posterior with the prior, as theirs were.",
             _comparison(
