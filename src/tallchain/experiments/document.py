@@ -19,7 +19,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .3rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; margin: 1rem 0; }
 th, td { border: 1px solid #ddd; padding: .25rem .6rem; text-align: left; } th { background: #f4f4f4; }
-caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
+td { white-space: nowrap; } caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
 .below { font-size: .9rem; color: #555; margin-top: 0; } figure { margin: 1.5rem 0; }
 img { max-width: 100%; height: auto; } figcaption { font-size: .9rem; color: #555; }
 """
@@ -46,7 +46,9 @@ class Table:
         """The same for the terminal."""
         from rich.table import Table as RichTable
 
-        table = RichTable(*self.header, title=self.title or None, caption=self.caption or None)
+        table = RichTable(title=self.title or None, caption=self.caption or None)
+        for number, header in enumerate(self.header):
+            table.add_column(header, no_wrap=number == 0)  # a name cut short is none
         for row in self.rows:
             table.add_row(*row)
         return table

@@ -11,6 +11,7 @@ Every trial starts from its own draw of the exact posterior, which quadrature kn
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -123,7 +124,7 @@ class Config:
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Shorter trials: about a minute on two cores."""
-        return cls(draws=1000, slow_draws=100, seed=seed)
+        return cls(draws=1000, slow_draws=60, seed=seed)
 
     @classmethod
     def paper(cls, seed: int = 0) -> Config:
@@ -216,7 +217,7 @@ class Result:
 def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
     """Run the trials of every method; those in `folder` are taken from there, and new ones kept there."""
     config = config or Config.paper()
-    targets = {is_flat: Target(config.rows, config.batch, config.seed, is_flat) for is_flat in (False, True)}
+    targets = {is_flat: target_of(config.rows, config.batch, config.seed, is_flat) for is_flat in (False, True)}
     jobs = [_job(config, targets[method.has_flat_prior], number, method) for number, method in enumerate(METHODS)]
     trials = run_jobs(jobs, folder, progress)
     found = tuple(
@@ -262,6 +263,12 @@ class Target:
     def starts(self, count: int) -> np.ndarray:
         """Draws of the exact posterior."""
         return self.grid.draw(np.random.default_rng(self.seed), count)
+
+
+@functools.cache
+def target_of(rows: int, batch: int, seed: int, has_flat_prior: bool) -> Target:
+    """The same one for the same arguments, so that rows and quadrature are made once."""
+    return Target(rows, batch, seed, has_flat_prior)
 
 
 def _job(config: Config, target: Target, number: int, method: Method) -> Job:

@@ -97,9 +97,9 @@ class Config:
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Shorter trials: about two minutes on two cores."""
-        small = dataclasses.replace(SMALL, draws=1000, slow_draws=200)
-        large = dataclasses.replace(LARGE, draws=500, slow_draws=50)
-        repeated = dataclasses.replace(REPEATED, draws=100, slow_draws=25)
+        small = dataclasses.replace(SMALL, draws=1000, slow_draws=100)
+        large = dataclasses.replace(LARGE, draws=500, slow_draws=25)
+        repeated = dataclasses.replace(REPEATED, draws=100, slow_draws=10)
         return cls(small, large, repeated, cooling_draws=1000, study_draws=250, seed=seed)
 
     @classmethod

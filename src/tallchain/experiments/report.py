@@ -164,15 +164,15 @@ def _mixture(result: gaussian_mixture.Result) -> Section:
             Picture(
                 "mixture-draws",
                 "Draws of one trial of every method on contours of what it draws from. The paper's figure shows its "
-                "own test, AustereMH(c) and MHSubLhd beside the log posterior. A trial is worth few independent draws "
-                f"(one of Barker()'s about {worth:.0f}), so the panels differ by chance, most "
-                "of all in how far the draws have come along the ridge.",
+                "own test, AustereMH(c) and MHSubLhd, in its words with no obvious differences. A trial is worth few "
+                f"independent draws (one of Barker()'s about {worth:.0f}), so the panels differ by chance, most of all "
+                "in how far the draws have come along the ridge.",
                 pictures.mixture_scatter(result),
             ),
             Picture(
                 "mixture-rows",
-                "Rows per decision in one trial, on the same log-log axes. In the paper's figure, too, its test is "
-                "short-tailed and two to three orders of magnitude to the left of the others.",
+                "Rows per decision in one trial, on the same log-log axes. The paper's figure, too, has a short tail "
+                "for its own test and long ones for the other two.",
                 pictures.mixture_rows(result),
             ),
             "The appendix's two distances between draws and posterior, over bins 0.1 wide, as the authors computed "
@@ -258,8 +258,8 @@ def _logistic(result: logistic_regression.Result, seed: int) -> Section:
         Picture(
             "accuracy",
             "Accuracy on the test images against rows read, and, right, by draw where the temperature falls from 100 "
-            "to 1 after 400 draws (dashed) and steps are shorter by as much. The paper's figure shows the same: its "
-            "own test needs the fewest rows, and after the temperature has fallen the accuracy changes little.",
+            "to 1 after 400 draws (dashed) and steps are shorter by as much. The paper's figure has its own test ahead "
+            "of the others, and an accuracy that changes little after the temperature has fallen.",
             pictures.accuracy_curves(result),
         ),
         _accuracy_table(result),
@@ -347,18 +347,17 @@ def _rivals(result: logistic_regression.Result, is_paper: bool) -> Section:
             "It is not the images: with MNIST's own, each seven or eight times, 100,007 in all, the rows per decision "
             f"are {min(ratios):.2f} to {max(ratios):.2f} times those with deformed ones.",
             Table(["test", "MNIST's own, repeated", "infinite-MNIST style", "first draws of a trial"], again),
-            "It is not in the printed numbers either that such a test reads so little. To see on which side of the "
-            "threshold a log ratio lies, at a distance g, from rows with a variance v of the estimate from one row, "
-            "takes about v/g^2 rows up to a factor, and at most N. The density of g near 0 depends on neither, so the "
-            "mean over decisions grows as sqrt(v N). The minibatch test reads about v; by the paper's own rows for "
+            "Nor do the paper's own numbers lead one to expect so few. To see on which side of the threshold a log "
+            "ratio lies, at a distance g, with a variance v of the estimate from one row, takes about v/g^2 rows up to "
+            "a factor, and at most N. The density of g near 0 depends on neither, so the mean over decisions grows as "
+            "sqrt(v N). The minibatch test reads about v; by the paper's own rows for "
             f"it, the others should read sqrt(216.5/125.4 * 100,000/13,000) = {law:.1f} times as many on MNIST-100k "
             "as on MNIST-13k (MHSubLhd, which reads most of MNIST-13k, up to that):",
             Table(["test", "printed, 100k over 13k", "ours, 100k over 13k"], growth),
             "What comes near the printed numbers is the very beginning of a trial, where the chain is far from the "
             "posterior and most decisions are easy. Rows per decision over the first draws:",
             Table(["test", "printed", *(f"{draws:,} draws" for draws in parts)], first),
-            "So the printed numbers of these three tests on MNIST-100k would be those of chains that had not come "
-            "near the posterior, or of another temperature than the one stated. Which, the paper does not let us tell.",
+            "What the chains behind the printed numbers did, the paper does not let us tell.",
         ],
     )
 
@@ -486,13 +485,14 @@ def _comparison(
     """Hold the default against the printed test: value and standard error of each, and rows."""
     worse = (ours[0] - paper[0]) * (1 if is_less_better else -1)
     error = math.hypot(ours[1], paper[1])
-    by = f"{abs(worse) / error:.1f} standard errors of the difference" if error else f"{abs(worse):.4f}"
-    verdict = "worse" if worse > 0 else "better"
-    if error and abs(worse) <= 2 * error:
-        verdict += ", which may be chance,"
+    away = abs(worse) / error if error else math.inf
+    verdict = f"the default is {'worse' if worse > 0 else 'better'}"
+    if away <= 2:
+        verdict = "no difference to be seen"
     rows = [f"{of.mean:,.1f} ± {standard_error(of.trials):,.1f}" for of in (our_rows, its_rows)]
     return (
         f"The default, MinibatchBarker(), beside the printed test, MinibatchBarker.paper() (± standard errors over "
-        f"trials). {what}: {ours[0]:.4f} ± {ours[1]:.4f} and {paper[0]:.4f} ± {paper[1]:.4f}, {verdict} by {by}. "
+        f"trials). {what}: {ours[0]:.4f} ± {ours[1]:.4f} and {paper[0]:.4f} ± {paper[1]:.4f}: {verdict} "
+        f"({away:.1f} standard errors of the difference). "
         f"Rows per decision: {rows[0]} and {rows[1]}."
     )
