@@ -53,7 +53,7 @@ def table_1() -> str:
     ]
     config = record["config"]
     return (
-        table([*ROW_HEADER, "total variation"], rows)
+        table([*ROW_HEADER, "total variation (± s.e.)"], rows)
         + f"\n\n{config['rows']:,} rows, {config['trials']} trials of {config['draws']:,} draws, seed {config['seed']}."
     )
 
@@ -64,7 +64,7 @@ def table_2() -> str:
     return "\n\n".join(
         f"{task['name']}, {task['trials']} trials of {task['draws']:,} draws:\n\n"
         + table(
-            [*ROW_HEADER, "accuracy at the end"],
+            [*ROW_HEADER, "accuracy at the end (± s.e.)"],
             [
                 _cells(name, found["printed"], found["rows"], found["final_accuracy"], 4)
                 for name, found in record["tables"][task["name"]].items()

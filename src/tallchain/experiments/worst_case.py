@@ -117,7 +117,7 @@ def _confidence(design: Design) -> AcceptanceTest:
 
 CONTENDERS = {
     "minibatch": Contender("MinibatchBarker", "MinibatchBarker, the paper's rule", _minibatch, effort=1 / 6),
-    "minibatch-default": Contender("MinibatchBarker()", "MinibatchBarker, the default", _default, effort=1 / 6),
+    "minibatch-default": Contender("MinibatchBarker (default)", "MinibatchBarker, the default", _default, effort=1 / 6),
     "penalty": Contender("Penalty", "Penalty", _penalty, effort=1 / 6),
     "austere": Contender("AustereMH", f"AustereMH, epsilon = {EPSILON}", _austere, is_rival=True, effort=1),
     "austere-designed": Contender(
