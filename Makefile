@@ -7,9 +7,9 @@ BIN := .venv/bin
 run: .venv/ready
 	$(BIN)/tallchain reproduce
 
-# Most of the time of the tests goes into compiling many small programs: without optimisation here, with it in test-slow.
+# Most of the time of the tests goes into compiling many small programs: here the quickest way, in test-slow the usual.
 test: lint types
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n auto --dist loadfile -m "not slow"
+	XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" $(BIN)/pytest -n auto --dist loadfile -m "not slow"
 
 test-slow: .venv/ready
 	$(BIN)/pytest -n auto --dist load -m slow

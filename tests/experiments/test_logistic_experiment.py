@@ -15,7 +15,7 @@ from tallchain.experiments import pictures
 TINY = experiment.Config(
     dataclasses.replace(experiment.SMALL, draws=60, slow_draws=60, trials=2),
     dataclasses.replace(experiment.LARGE, further=500, draws=60, slow_draws=60, trials=2),
-    dataclasses.replace(experiment.REPEATED, further=500, draws=20, slow_draws=20, trials=2),
+    dataclasses.replace(experiment.REPEATED, further=0, draws=60, slow_draws=60, trials=2),
     cooling_draws=450,
     cooling_trials=2,
     study_draws=60,
@@ -65,7 +65,7 @@ def test_rows_to_an_accuracy_by_hand(result: experiment.Result) -> None:
 
 
 def test_images_several_times(result: experiment.Result) -> None:
-    data, digits = experiment._Data(TINY.repeated, SEED), mnist_1_7()
+    data, digits = experiment._Data(dataclasses.replace(TINY.repeated, further=500), SEED), mnist_1_7()
     x, y = data.model.data["x"], data.model.data["y"]
     assert len(x) == len(digits.train_images) + 500
     np.testing.assert_array_equal(np.asarray(x[-500:]), np.asarray(x[:500]))

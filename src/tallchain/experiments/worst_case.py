@@ -117,7 +117,7 @@ def _confidence(design: Design) -> AcceptanceTest:
 
 CONTENDERS = {
     "minibatch": Contender("MinibatchBarker", "MinibatchBarker, the paper's rule", _minibatch, effort=1 / 6),
-    "minibatch-default": Contender("MinibatchBarker (default)", "MinibatchBarker, the default", _default, effort=1 / 6),
+    "minibatch-default": Contender("MinibatchBarker()", "MinibatchBarker, the default", _default, effort=1 / 6),
     "penalty": Contender("Penalty", "Penalty", _penalty, effort=1 / 6),
     "austere": Contender("AustereMH", f"AustereMH, epsilon = {EPSILON}", _austere, is_rival=True, effort=1),
     "austere-designed": Contender(
@@ -379,7 +379,8 @@ _CAPTION = (
     "below, or on either side; it speaks of AustereMH and MHSubLhd. Mean share: rows read over N, with its standard "
     "error. Formula: what to expect, where there is one; < is about its ceiling. Scan: rows scanned for a bound, over "
     "N, not part of the mean share. (repeats): rows drawn with replacement, as in the lemma's proof. (bound), (scan): "
-    "the range of the log ratios is known from the model, or found by a scan before every decision."
+    "the range of the log ratios is known from the model, or found by a scan before every decision. MinibatchBarker, "
+    "Penalty: stopped as in the paper. MinibatchBarker(): the library's default."
 )
 _STUDY_CAPTION = (
     "Measured share with its standard error; by formula; in brackets by formula with replacement, "
