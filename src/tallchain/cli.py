@@ -75,7 +75,7 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` i
 
 _MODES = np.array([[0.0, 1.0], [1.0, -1.0]])
 _START_SD = 1.0  # the posterior has 0.45 and 0.85
-_TABLE_WIDTH = 130
+_TABLE_WIDTH = 144
 _GRID_POINTS = 151  # mean and sd are right to 7 digits, and the contours look smooth
 
 
