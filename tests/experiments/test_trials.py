@@ -59,31 +59,33 @@ def test_trials_and_draws_are_the_axes(whole: dict[str, trials.Arrays]) -> None:
         np.testing.assert_array_equal(moved, of["is_accepted"][:, 1:])
 
 
-@pytest.mark.parametrize("stop", [5, 45, 100])
-def test_an_interruption_loses_one_segment(whole: dict[str, trials.Arrays], tmp_path: Path, stop: int) -> None:
-    """Stopped after so many draws of all trials, the same call goes on, and finds what it would have found."""
+@pytest.mark.parametrize(("stop", "num_kept"), [(60, 0), (600, 1), (1300, 3)])
+def test_an_interruption_loses_one_segment(
+    whole: dict[str, trials.Arrays], tmp_path: Path, stop: int, num_kept: int
+) -> None:
+    """Stopped after so many thousandths of a job, the same call goes on, and finds what it would have found."""
 
     def interrupt(done: int, total: int, what: str) -> None:
-        assert total == 150
+        assert total == 2000
         if done >= stop:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         trials.run_jobs(jobs(), tmp_path, interrupt)
     kept = {path.name for path in tmp_path.iterdir()}
-    assert len(kept) == {5: 0, 45: 1, 100: 3}[stop]
+    assert len(kept) == num_kept
     seen: list[tuple[int, str]] = []
     found = trials.run_jobs(jobs(), tmp_path, lambda done, total, what: seen.append((done, what)))
     for name, of in without_seconds(found).items():
         for part, values in of.items():
             np.testing.assert_array_equal(values, whole[name][part])
-    assert (75, "second, 3 trials, 0 of 25 draws") in seen
-    assert seen[-1] == (150, "done")
+    assert (1000, "second, 3 trials, 0 of 25 draws") in seen
+    assert seen[-1] == (2000, "done")
 
 
 def test_ctrl_c_in_the_last_chunk_of_a_segment_is_not_swallowed(tmp_path: Path) -> None:
     def press(done: int, total: int, what: str) -> None:
-        if done == 30 and not list(tmp_path.iterdir()):
+        if done == 400 and not list(tmp_path.iterdir()):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):

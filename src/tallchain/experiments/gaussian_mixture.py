@@ -11,9 +11,8 @@ Every trial starts from its own draw of the exact posterior, which quadrature kn
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -265,7 +264,7 @@ class Target:
         return self.grid.draw(np.random.default_rng(self.seed), count)
 
 
-@functools.cache
+@cache
 def target_of(rows: int, batch: int, seed: int, has_flat_prior: bool) -> Target:
     """The same one for the same arguments, so that rows and quadrature are made once."""
     return Target(rows, batch, seed, has_flat_prior)

@@ -1,7 +1,7 @@
 """Trials of an experiment: side by side, kept as they go, and continued after an interruption.
 
-The trials of one method are chains in lockstep. A test that scans all rows reads them once for all chains: ten trials
-of the confidence sampler take about as long as one alone.
+The trials of one method are chains in lockstep: a turn of a few chains costs about as much as of one, so that ten
+trials of the confidence sampler, which scans all rows at every decision, take about as long as one alone.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tallchain.trace import Trace
 
 Arrays = dict[str, np.ndarray]
 _VERSION = 2  # of what is kept: files of another one are not read
+_UNITS = 1000  # of progress, for a job however many draws it has: slow tests have fewer
 _OWN = ("end", "seconds")  # of a segment: where it ended, and what it took
 
 
@@ -65,11 +66,11 @@ def run_jobs(jobs: Sequence[Job], folder: Path | None, progress: Progress | None
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ValueError(f"two jobs have the same name: {[job.name for job in jobs]}")
-    total = sum(job.num_trials * job.num_draws for job in jobs)
-    found, done = {}, 0
-    for job in jobs:
-        found[job.name] = _run(job, folder, partial(_report, progress, job, done, total))
-        done += job.num_trials * job.num_draws
+    total = _UNITS * len(jobs)
+    found = {
+        job.name: _run(job, folder, partial(_report, progress, job, _UNITS * number, total))
+        for number, job in enumerate(jobs)
+    }
     if progress:
         progress(total, total, "done")
     return found
@@ -79,7 +80,8 @@ def _report(progress: Progress | None, job: Job, before: int, total: int, done: 
     if progress:
         draws = f"{done // job.num_trials:,} of {job.num_draws:,} draws"
         trials = f"{job.num_trials} trials" if job.num_trials > 1 else "1 trial"
-        progress(before + done, total, f"{job.name}, {trials}, {draws}")
+        part = _UNITS * done // (job.num_trials * job.num_draws)
+        progress(before + part, total, f"{job.name}, {trials}, {draws}")
 
 
 def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays:
