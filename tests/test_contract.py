@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from registry import ACCEPTANCE, FEW_ROWS, SOURCES
+from registry import ACCEPTANCE, FEW_ROWS, SETTINGS, SOURCES
 from scenarios import SCENARIOS
-from tallchain import MetropolisHastings, Trace, sample
+from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Trace, lockstep, sample
+from tallchain.types import replace
 
 CHAINS, DRAWS, WARMUP = 3, 23, 4
 # The engine knows no test: in `make test` every test meets one source, and every source the tests that ask for all it
@@ -88,3 +89,54 @@ def check_same_as_step_by_step(trace: Trace, kernel: MetropolisHastings, key: ja
 def test_chains_differ(key: jax.Array) -> None:
     trace = sample(key, kernel_of("minibatch", "windows"), INITIAL, DRAWS, num_chains=2, scan=0, progress=False)
     assert not np.array_equal(trace.position["a"][0], trace.position["a"][1])
+
+
+# ---- rows of any size --------------------------------------------------------------------------
+
+# The log ratio of a row is (t' - t) times these.
+EXTREMES = {
+    "large": [1e30] * 8,
+    "small": [-1e30] * 8,
+    "both": [1e30, -1e30] * 4,
+    "a few": [0.0] * 7 + [1e30],
+    "infinite": [0.0] * 7 + [np.inf],
+    "not a number": [0.0] * 7 + [np.nan],
+    "nothing": [0.0] * 8,
+    "tiny": [1e-30, -1e-30] * 4,
+}
+
+
+# Rows that repeat never run out; elsewhere two tests stand for the others in `make test`.
+@pytest.mark.parametrize(
+    ("acceptance", "source"),
+    [
+        pytest.param(name, source, marks=[] if is_quick else [pytest.mark.slow])
+        for name in ACCEPTANCE | SETTINGS
+        for source in SOURCES
+        for is_quick in [source == "with replacement" or (source == "row by row" and name in ("minibatch", "penalty"))]
+    ],
+)
+def test_every_decision_ends_whatever_the_rows(acceptance: str, source: str, key: jax.Array) -> None:
+    """The loop is bounded here: a decision that never ends fails, and does not hang."""
+    posterior = Posterior(lambda t: -(t**2) / 2, lambda t, row: t * row)
+    test = (ACCEPTANCE | SETTINGS)[acceptance]()
+    keys, schedule, draws = jax.random.split(key, 4), Schedule(), 6
+    for name, values in EXTREMES.items():
+        rows = np.tile(np.float32(values), FEW_ROWS // 8 + 1)[:FEW_ROWS]
+        made = SOURCES[source](np.zeros(FEW_ROWS, np.float32), 40)
+        # Sources refuse rows that are not numbers; models make them.
+        made = replace(made, data=jnp.asarray(np.resize(rows, made.data.shape)))
+        kernel = MetropolisHastings(posterior, made, proposal=RandomWalk(0.5), acceptance=test)
+        lanes = lockstep.start(kernel, schedule, keys, jnp.zeros(4))
+        lanes, drawn = lockstep.run(
+            kernel, schedule, keys, lanes, last=jnp.int32(draws), turns=jnp.int32(draws * FEW_ROWS), slots=draws
+        )
+        assert (np.asarray(lanes.draw) == draws).all(), name
+        assert np.isfinite(drawn.position).all(), name
+        verdict = jax.tree.map(np.asarray, drawn.verdict)
+        assert not (verdict.is_accepted & ~np.isfinite(verdict.log_ratio)).any(), name
+        if name == "not a number":
+            assert verdict.is_invalid.any()
+        if name in ("nothing", "tiny", "both"):
+            assert not verdict.is_invalid.any(), name
+            assert verdict.is_accepted.any(), name

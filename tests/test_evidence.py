@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from conftest import SEED
-from tallchain.acceptance.evidence import Moments, has_read_all, variance_of_mean
+from tallchain.acceptance.evidence import Moments, add_rows, has_read_all, variance_of_mean, whole_rows
+from tallchain.acceptance.stopping import rows_for
 from tallchain.types import Population
 
 WIDTH = 512
@@ -137,7 +138,7 @@ def test_variance_of_the_mean(count: int) -> None:
     values = np.random.default_rng(SEED).normal(size=count).astype(np.float32)
     plain = values.var(ddof=1, dtype=float) / count
     moments = window(values)
-    np.testing.assert_allclose(variance_of_mean(moments, population(100, repeats=True)), plain, rtol=1e-5)
+    np.testing.assert_allclose(variance_of_mean(moments, population(101, repeats=True)), plain, rtol=1e-5)
     np.testing.assert_allclose(variance_of_mean(moments, population(100)), plain * (1 - count / 100), rtol=1e-5)
 
 
@@ -156,6 +157,30 @@ def test_the_factor_is_exact_where_hardly_a_row_is_left(left: int) -> None:
     np.testing.assert_allclose(float(variance_of_mean(moments, population(num_rows))), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("count", "repeats", "expected"), [(99, False, False), (100, False, True), (100, True, False)])
-def test_all_rows_are_read_only_where_none_repeats(count: int, repeats: bool, expected: bool) -> None:
-    assert bool(has_read_all(window(np.ones(count)), population(100, repeats=repeats))) is expected
+@pytest.mark.parametrize(("count", "expected"), [(99, False), (100, True)])
+def test_n_rows_are_all_rows(count: int, expected: bool) -> None:
+    assert bool(has_read_all(window(np.ones(count)), population(100))) is expected
+
+
+def test_squares_that_overflow_ask_for_all_rows() -> None:
+    large = window(np.array([1e30, -1e30, 3e29], np.float32))
+    assert not np.isfinite(large.squares)
+    assert int(add_rows(10, large, population(100)).rows) == 97
+    ask = add_rows(10, large, population(100, repeats=True))
+    assert (int(ask.rows), bool(ask.census), bool(ask.fresh)) == (100, True, True)
+    assert float(variance_of_mean(large, population(3))) == 0  # all rows were read
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [(2.1, 3), (99.5, 100), (1e6, 100), (np.inf, 100), (np.nan, 100)],
+)
+def test_wanted_rows_are_whole_and_at_most_all(rows: float, expected: int, repeats: bool) -> None:
+    assert int(whole_rows(jnp.float32(rows), population(100, repeats=repeats))) == expected
+
+
+def test_rows_to_ask_for_fit_32_bits() -> None:
+    most = 2**31 - 20_000
+    assert int(whole_rows(jnp.float32(np.inf), population(most))) == most
+    assert int(rows_for(jnp.float32(np.inf), 1.0, population(most))) == most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -26,6 +27,7 @@ def check_start(kernel: MetropolisHastings, positions: PyTree) -> None:
     row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
     hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
     check_scalar("log_likelihood(position, row)", hint, kernel.posterior.log_likelihood, first, row)
+    _ask_about_row(kernel.posterior.log_likelihood, first, row)
     if kernel.bound is not None:
         check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", kernel.bound, first, first)
     if not is_traced((kernel, positions)):
@@ -55,16 +57,57 @@ def _check_floats(positions: PyTree) -> None:
                 f"The {where} must be of a float type, so that a proposal can move it; got {leaf.dtype}. "
                 "Write 1.0 for 1, or convert it with `jnp.asarray(x, float)`."
             )
+        if leaf.dtype.itemsize < 4:
+            raise TypeError(
+                f"The {where} must be float32 or float64; got {leaf.dtype}, and draws with 2 or 3 digits would come of "
+                "it. Convert it with `jnp.asarray(x, jnp.float32)`."
+            )
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"The {where} must be finite; got {np.asarray(leaf)!r}.")
 
 
 def check_scalar(call: str, hint: str, function: Any, *arguments: PyTree) -> None:
     """Refuse a function that does not return one float at these arguments; nothing is computed."""
-    out = jax.eval_shape(function, *arguments)
+    try:
+        out = jax.eval_shape(function, *arguments)
+    except Exception as error:  # whatever the user's function raises
+        raise ValueError(_raised(call, function, arguments, error)) from error
     if not hasattr(out, "shape") or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         got = f"shape {out.shape}, {out.dtype}" if hasattr(out, "shape") else repr(out)
         raise ValueError(f"`{call}` must return one float (shape ()); got {got}. {hint}")
+
+
+def _raised(call: str, function: Any, arguments: tuple[PyTree, ...], error: Exception) -> str:
+    names = call[call.index("(") + 1 : -1].split(", ")
+    shapes = (f"a {name} of {_shapes(argument)}" for name, argument in zip(names, arguments, strict=True))
+    said = (str(error).strip() or "no message").splitlines()[0]
+    message = f"`{call}` raised {type(error).__name__} for {' and '.join(shapes)}: {said.rstrip('.')}. "
+    try:
+        jax.eval_shape(function, *reversed(arguments))
+    except Exception:
+        return message + "Does the start fit the model?" + (" The row is ONE row." if "row" in names else "")
+    if len(arguments) == 1:
+        return message
+    return message + f"It takes them in the other order: write `{call}`, the {names[0]} first."
+
+
+def _shapes(tree: PyTree) -> str:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return ", ".join(f"{jax.tree_util.keystr(path)} shape {jnp.shape(leaf)}".strip() for path, leaf in leaves)
+
+
+def _ask_about_row(log_likelihood: Any, position: PyTree, row: PyTree) -> None:
+    """Warn of a likelihood that never looks at its row."""
+    jaxpr = jax.make_jaxpr(log_likelihood)(position, row).jaxpr
+    rows = jaxpr.invars[-len(jax.tree.leaves(row)) :]
+    used = [variable for equation in jaxpr.eqns for variable in equation.invars] + list(jaxpr.outvars)
+    if not any(variable is each for variable in used for each in rows):
+        warnings.warn(
+            "`log_likelihood(position, row)` never uses its row: all rows have the same log ratio. Does it sum over "
+            "data of its own? It is for ONE row, and tallchain adds the rows up.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def _check_values(kernel: MetropolisHastings, positions: PyTree) -> None:

@@ -23,6 +23,9 @@ from jax import random as jr
 
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
 from tallchain.checks import check_start
+from tallchain.functions import as_function
+from tallchain.keys import as_threefry
+from tallchain.surrogates.residual import needs_float64, residual
 from tallchain.types import (
     AcceptanceTest,
     Array,
@@ -33,6 +36,7 @@ from tallchain.types import (
     RowFunction,
     ScaledProposal,
     Source,
+    SuitedSource,
     Surrogate,
     Verdict,
     part,
@@ -72,6 +76,8 @@ class Trial(NamedTuple):
     ask: Ask
     num_rows: Array
     num_scanned: Array
+    is_lost: Array
+    """The test asked for no rows and did not decide: nothing would ever change."""
 
 
 @part
@@ -98,6 +104,8 @@ class MetropolisHastings:
     bound: Callable[[PyTree, PyTree], Array] | None = static()
     width: int = static()
     """Rows per look."""
+    in_float64: bool = static()
+    """Whether the log ratio of a row is computed in float64: where N/K times its rounding is noise."""
 
     def __init__(
         self,
@@ -124,6 +132,9 @@ class MetropolisHastings:
         if not (bound is None or callable(bound)):
             raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {bound!r}.")
         _check_surrogate(surrogate, source, bound)
+        appetite = acceptance.appetite(source.population)
+        if isinstance(source, SuitedSource):
+            source = source.suited(appetite)
         set_fields(
             self,
             posterior=posterior,
@@ -131,9 +142,15 @@ class MetropolisHastings:
             proposal=proposal,
             acceptance=acceptance,
             surrogate=surrogate,
-            bound=bound,
-            width=source.width(acceptance.appetite(source.population)),
+            bound=as_function(bound),
+            width=source.width(appetite),
+            in_float64=needs_float64(source.population.num_rows, posterior.temperature),
         )
+
+    @property
+    def log_likelihood(self) -> Callable[[PyTree, PyTree], Array]:
+        """That of the posterior."""
+        return self.posterior.log_likelihood
 
     # ---- BlackJAX's shape: one chain ---------------------------------------------------------
 
@@ -159,6 +176,7 @@ class MetropolisHastings:
 
     def draw(self, key: Array, position: PyTree) -> Noise:
         """Draw all the randomness of one decision; only the shapes of `position` matter."""
+        key = as_threefry(key)
         return Noise(
             self.proposal.draw(jr.fold_in(key, 0), position),
             self.acceptance.draw(jr.fold_in(key, 1)),
@@ -184,6 +202,7 @@ class MetropolisHastings:
             _as_arrays(ask),
             zero,
             zero,
+            jnp.zeros((), bool),
         )
 
     def look(self, position: PyTree, trial: Trial) -> Trial:
@@ -223,7 +242,11 @@ class MetropolisHastings:
         )
 
     def judge(self, trial: Trial) -> tuple[Trial, Array, Array]:
-        """Let the test judge if it has seen what it asked for. A log ratio that is not finite is rejected at once."""
+        """Let the test judge if it has seen what it asked for.
+
+        A log ratio that is not finite is rejected at once, and so is one on which a test neither decides nor asks for
+        rows: no decision goes on for ever.
+        """
         is_ready = jnp.asarray((trial.ask.rows <= 0) & (trial.exact_left <= 0))
         judgement = self.acceptance.judge(trial.memory, trial.evidence, self.source.population)
         is_finite = jnp.isfinite(trial.evidence.mean + trial.offset)
@@ -232,18 +255,22 @@ class MetropolisHastings:
             # Evidence that is not finite ends the trial, and `close` must still see it.
             is_forgotten = is_ready & judgement.ask.fresh & is_finite
             evidence = where(is_forgotten, self.acceptance.Evidence.empty(), evidence)
+        is_decided = jnp.asarray(judgement.is_decided)
+        is_lost = is_ready & ~is_decided & (judgement.ask.rows <= 0)
         judged = trial._replace(
             memory=where(is_ready, judgement.memory, trial.memory),
             ask=where(is_ready, _as_arrays(judgement.ask), trial.ask),
             evidence=evidence,
+            is_lost=is_lost,
         )
-        return judged, ~is_finite | (is_ready & judgement.is_decided), is_finite & judgement.is_accepted
+        is_over = ~is_finite | (is_ready & is_decided) | is_lost
+        return judged, is_over, is_finite & judgement.is_accepted & ~is_lost
 
     def close(self, position: PyTree, trial: Trial, is_accepted: Array) -> tuple[PyTree, Verdict]:
         """Move or stay, and say what it came to."""
         log_ratio = trial.evidence.mean + trial.offset
         # -inf is an answer: the candidate is impossible. NaN and +inf are not.
-        is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio)
+        is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio) | trial.is_lost
         report = getattr(self.acceptance, "report", None)
         extras = report(trial.memory, trial.evidence, self.source.population) if report else {}
         verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid, extras)
@@ -259,11 +286,7 @@ class MetropolisHastings:
 
     def row_log_ratio(self, position: PyTree, candidate: PyTree) -> RowFunction:
         """Return the function of a row Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)), less a surrogate's."""
-        log_likelihood = self.posterior.log_likelihood
-        if self.surrogate is None:
-            return lambda row: self._factor * (log_likelihood(candidate, row) - log_likelihood(position, row))
-        known = self.surrogate.row_difference(position, candidate)
-        return lambda row: self._factor * (log_likelihood(candidate, row) - log_likelihood(position, row) - known(row))
+        return residual(self.posterior, self.surrogate, position, candidate, self._factor, in_float64=self.in_float64)
 
     def exact_part(self, position: PyTree, candidate: PyTree) -> Array:
         """Return what the rows that every decision reads add to Delta."""

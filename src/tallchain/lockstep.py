@@ -24,6 +24,7 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
+from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Trial, where
 from tallchain.schedule import Schedule
 from tallchain.types import Array, PyTree, Verdict
@@ -46,7 +47,7 @@ class Drawn(NamedTuple):
     verdict: Verdict
 
 
-@jax.jit
+@program()
 def start(
     kernel: MetropolisHastings, schedule: Schedule, keys: Array, positions: PyTree, draw: Array | int = 0
 ) -> Lane:
@@ -60,7 +61,7 @@ def start(
     return jax.vmap(start_one)(keys, positions)
 
 
-@partial(jax.jit, static_argnames="slots", donate_argnames="lanes")
+@program(static_argnames="slots", donate_argnames="lanes")
 def run(
     kernel: MetropolisHastings,
     schedule: Schedule,

@@ -12,6 +12,7 @@ from jax import random as jr
 from tallchain.acceptance import Penalty
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
+from tallchain.keys import single_key
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.sources import Shuffled
 from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
@@ -22,6 +23,9 @@ _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to b
 _SMALL_SHARE = 0.01  # of all rows: a surrogate that takes fewer is better than none
 _FEW = 1.2  # times the least batch: no other order would take many fewer
 _LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be worth it
+# Of random-walk steps among independent proposals, which do not find back from tails that are heavier than theirs. The
+# further the posterior is from normal, the more; a share w of them takes 2 w of the effective draws.
+_LEAST_WALK, _MOST_WALK = 0.02, 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Prepared:
 
     def starts(self, key: Array, num_chains: int) -> PyTree:
         """Draw a start for every chain from the Laplace approximation."""
-        return jax.vmap(self.laplace.draw)(jr.split(key, num_chains))
+        return jax.vmap(self.laplace.draw)(jr.split(single_key("starts(key=...)", key), num_chains))
 
     @property
     def recentre(self) -> Callable[[PyTree], Taylor] | None:
@@ -174,7 +178,8 @@ def _proposal(laplace: Laplace, found: Influence, surrogate: Taylor | None, find
         return RandomWalk.preconditioned(laplace)
     acceptance = f"an exact test would accept {found.acceptance:.2f} of independent proposals"
     if found.acceptance >= _LEAST_ACCEPTANCE:
-        findings.append(f"steps: PCN with beta = 1; {acceptance}")
-        return PCN(laplace)
+        walk = round(min(max(2 * (1 - found.acceptance), _LEAST_WALK), _MOST_WALK), 2)
+        findings.append(f"steps: PCN with beta = 1, and {walk:.0%} of a random walk; {acceptance}")
+        return PCN(laplace, walk=walk)
     findings.append(f"steps: a random walk with the covariance of the Laplace approximation; {acceptance}")
     return RandomWalk.preconditioned(laplace)

@@ -21,6 +21,7 @@ from jax.flatten_util import ravel_pytree
 from tallchain import lockstep
 from tallchain.checks import are_scalars, check_start
 from tallchain.kernel import MetropolisHastings
+from tallchain.keys import single_key
 from tallchain.progress import Report, progress_bar
 from tallchain.scan import Scan
 from tallchain.scan import scan as scan_rows
@@ -83,7 +84,7 @@ def sample(
     """
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)
     _check_recentre(kernel, recentre, num_chains)
-    key = _single_key(key)
+    key = single_key("sample(key=...)", key)
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
     recorder = Recorder(kernel.source.population.total, num_chains, num_samples, num_warmup)
@@ -210,16 +211,6 @@ def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) 
         raise ValueError("`sample(recentre=...)` needs a kernel with a surrogate that has a position, as Taylor does.")
     if num_chains < 2:
         raise ValueError("`sample(recentre=..., num_chains=1)`: the spread of chains tells how far they are: run more.")
-
-
-def _single_key(key: Any) -> Array:
-    """Return one typed key, from a typed key or an old-style array of two words."""
-    dtype = getattr(key, "dtype", None)
-    if dtype == jnp.uint32 and jnp.shape(key) == (2,):
-        return jr.wrap_key_data(key)
-    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key) or key.shape != ():
-        raise TypeError(f"`sample(key=...)` must be one JAX key, as from `jax.random.key(0)`; got {key!r}.")
-    return key
 
 
 def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int) -> PyTree:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -17,6 +16,8 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
+from tallchain.functions import program
+from tallchain.keys import make_key
 from tallchain.types import Array, Ask, Population, PyTree
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def make_pairs(kernel: MetropolisHastings, trace: Trace, count: int, key: Array)
     return _propose(kernel, here, jr.split(proposals, count))
 
 
-@jax.jit
+@program()
 def _propose(kernel: MetropolisHastings, here: PyTree, keys: Array) -> Pairs:
     def propose(key: Array, position: PyTree) -> Pairs:
         candidate, correction = kernel.proposal.propose(kernel.proposal.draw(key, position), position)
@@ -164,7 +165,7 @@ class _Begun(NamedTuple):
     """Of (Lambda_i - centre) / scale over the first window, in several orders of the source."""
 
 
-@jax.jit
+@program()
 def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
     source = kernel.source
     rows = source.first_rows(_FIRST_ROWS)
@@ -190,10 +191,10 @@ def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
         means = lax.map(window_mean, jr.split(key, _ORDERS))
         return _Begun(source.start(source.draw(key)), centre, scale, means)
 
-    return jax.vmap(one)(pairs, jr.split(jr.key(0), len(pairs.log_correction)))
+    return jax.vmap(one)(pairs, jr.split(make_key(0), len(pairs.log_correction)))
 
 
-@partial(jax.jit, static_argnames="width")
+@program(static_argnames="width")
 def _scan(
     kernel: MetropolisHastings, pairs: Pairs, begun: _Begun, cursors: PyTree, left: Array, *, width: int
 ) -> tuple[PyTree, _Window]:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.functions import as_function
 from tallchain.types import Array, PyTree, ScaledProposal, is_positive, part, set_fields, static
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Schedule:
         for name, value in (("temperature", temperature), ("scale", scale)):
             if value is not None and not callable(value):
                 raise TypeError(f"`Schedule({name}=...)` must be a function of the draw or None; got {value!r}.")
-        set_fields(self, temperature=temperature, scale=scale)
+        set_fields(self, temperature=as_function(temperature), scale=as_function(scale))
 
     def at(self, kernel: MetropolisHastings, draw: Array) -> MetropolisHastings:
         """Return the kernel of this draw."""

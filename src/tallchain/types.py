@@ -16,6 +16,8 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from tallchain.functions import Function, Handle
+
 Array = jax.Array
 PyTree = Any
 RowFunction = Callable[[PyTree], Array]  # one row of the data -> one number
@@ -25,9 +27,9 @@ T = TypeVar("T")
 # ---- parts: frozen dataclasses that are pytrees ------------------------------------------------
 
 
-def static() -> Any:
+def static(default: Any = dataclasses.MISSING) -> Any:
     """Mark a field of a `part` as static: a function, a size or a name, not an array."""
-    return dataclasses.field(metadata={"static": True})
+    return dataclasses.field(default=default, metadata={"static": True})
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(static,))
@@ -44,10 +46,12 @@ def part(cls: type[T]) -> type[T]:
 
     def flatten_with_keys(self: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in leaves]
-        return children, tuple(getattr(self, name) for name in statics)
+        structure = (getattr(self, name) for name in statics)
+        return children, tuple(value.handle if isinstance(value, Function) else value for value in structure)
 
     def unflatten(structure: tuple[Any, ...], children: Any) -> T:
-        values = zip([*statics, *leaves], [*structure, *children], strict=True)
+        fixed = (value.get() if isinstance(value, Handle) else value for value in structure)
+        values = zip([*statics, *leaves], [*fixed, *children], strict=True)
         return set_fields(object.__new__(cls), **dict(values))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
@@ -153,7 +157,7 @@ class Verdict(NamedTuple):
     log_ratio: Array
     """The estimate Delta* (exact after a full read) on which the decision fell."""
     is_invalid: Array
-    """The log ratio was NaN or +inf, and the candidate was rejected for it."""
+    """The log ratio was NaN or +inf, or the test could not decide, and the candidate was rejected for it."""
     extras: dict[str, Array]
     """What else the test reports, by name."""
 
@@ -318,4 +322,13 @@ class Source(Protocol):
 
         Evidence, not rows, so that a source spread over devices can merge it across them.
         """
+        ...
+
+
+@runtime_checkable
+class SuitedSource(Source, Protocol):
+    """A source that reads in another way for another test."""
+
+    def suited(self, appetite: int) -> Source:
+        """Return the same rows, to be read by a test that wants `appetite` rows between judgements."""
         ...

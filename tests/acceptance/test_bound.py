@@ -51,7 +51,8 @@ def test_bound_of_normal_rows() -> None:
     )
     rows = (7 + 0.01 * np.random.default_rng(SEED).standard_normal(40_000)).astype(np.float32)
     seen = absorbed([rows[:500], rows[500:]], 40_000)
-    assert float(error_bound(seen, POPULATION)) == pytest.approx((6.4 * third + 2 * first) / 200, rel=0.03)
+    many = POPULATION._replace(num_rows=10**6)
+    assert float(error_bound(seen, many)) == pytest.approx((6.4 * third + 2 * first) / 200, rel=0.03)
     assert 11.5 < 6.4 * third + 2 * first < 12.0
 
 

@@ -89,13 +89,19 @@ def test_is_barkers_test_when_all_rows_were_read(logistic: float, is_accepted: b
 
 def test_asks_for_no_more_rows_than_there_are() -> None:
     assert int(judge(growing(), evidence(9_950, 0.0, 2.0)).ask.rows) == 50
-    assert int(judge(growing(), evidence(9_950, 0.0, 2.0, REPEATING), population=REPEATING).ask.rows) == 100
+    ask = judge(growing(), evidence(9_850, 0.0, 2.0, REPEATING), population=REPEATING).ask
+    assert (int(ask.rows), bool(ask.census), bool(ask.fresh)) == (100, False, False)
+    ask = judge(growing(), evidence(9_950, 0.0, 2.0, REPEATING), population=REPEATING).ask
+    assert (int(ask.rows), bool(ask.census), bool(ask.fresh)) == (10_000, True, True)
 
 
-def test_reading_n_rows_with_replacement_is_not_reading_all() -> None:
-    seen = evidence(10_000, -0.5, 0.5, REPEATING)
+def test_where_rows_repeat_n_of_them_are_a_census_and_exact() -> None:
+    seen = evidence(9_999, -0.5, 0.5, REPEATING)
     assert judge(growing(), seen, correction=0.6, logistic=-99.0, population=REPEATING).is_accepted
-    assert not judge(growing(), evidence(10_000, 0.0, 2.0, REPEATING), population=REPEATING).is_decided
+    census = evidence(10_000, -0.5, 2.0, REPEATING)
+    decided = judge(growing(), census, correction=0.6, logistic=-99.0, population=REPEATING)
+    assert decided.is_decided
+    assert not decided.is_accepted
 
 
 def test_applies_the_finite_population_factor_where_rows_do_not_repeat() -> None:

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 from tallchain.acceptance import austere_design
-from tallchain.acceptance.evidence import Moments, batch_rows, check_batch, rows_to_add
+from tallchain.acceptance.evidence import (
+    Moments,
+    add_rows,
+    batch_rows,
+    check_batch,
+    choose_ask,
+    first_rows,
+    has_read_all,
+)
 from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
 
 # Student quantiles are smooth in 1/nu: every nu up to 100 is a node, and beyond it a step of 1e-4 leaves an error below
@@ -98,24 +106,24 @@ class Austere:
     def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
         """Ask for m rows; or for a census, where the design depends on mu_std."""
         memory = _Memory(noise - offset, jnp.asarray(self.is_designed), jnp.zeros((), jnp.int32))
-        rows = population.num_rows if self.is_designed else self.appetite(population)
-        return memory, Ask(rows, census=self.is_designed, apart=self.is_designed)
+        if self.is_designed:
+            return memory, Ask(population.num_rows, census=True, apart=True)
+        return memory, first_rows(self.appetite(population), population)
 
     def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
         """Stop if the t-test is sure or every row was read; else add m rows."""
         gap = jnp.abs(evidence.mean - memory.threshold)
         is_sure = gap > self._quantile(memory.design, evidence.count) * standard_error(evidence, population)
-        is_decided = ((evidence.count > 1) & is_sure) | (evidence.count >= population.num_rows)
+        is_decided = ((evidence.count > 1) & is_sure) | has_read_all(evidence, population)
         if not self.is_designed:
-            rows = self.appetite(population)
-            ask = Ask(rows_to_add(rows, evidence, population))
+            ask = add_rows(self.appetite(population), evidence, population)
             return Judgement(memory, ask, is_decided, evidence.mean > memory.threshold)
         designed = self._design(gap, evidence)
         design = jnp.where(memory.is_census, designed, memory.design)
         rows = jnp.minimum(self.batches[design], population.num_rows)
-        rows = jnp.where(memory.is_census, rows, rows_to_add(rows, evidence, population))
         known = _Memory(memory.threshold, jnp.zeros_like(memory.is_census), design)
-        ask = Ask(rows, fresh=memory.is_census)
+        first = Ask(rows, census=population.repeats & (rows >= population.num_rows), fresh=True)
+        ask = choose_ask(memory.is_census, first, add_rows(rows, evidence, population))
         return Judgement(known, ask, ~memory.is_census & is_decided, evidence.mean > memory.threshold)
 
     def exact_chance(self, log_ratio: Array) -> Array:
@@ -130,6 +138,7 @@ class Austere:
         """Look up the design for mu_std = (mu - mu0) sqrt(N - 1)/sigma, all of them over all rows."""
         sigma = jnp.sqrt(census.squares / jnp.maximum(census.count, 1))
         mu_std = gap * jnp.sqrt(census.count - 1.0) / jnp.maximum(sigma, 1e-30)
+        mu_std = jnp.where(jnp.isnan(mu_std), 0, mu_std)  # of numbers that overflow nothing is known: the hardest case
         # Rounded down: the error falls with |mu_std|, so the design of a smaller one keeps its promise.
         return (jnp.minimum(mu_std, austere_design.MAX_MU_STD) / austere_design.SPACING).astype(jnp.int32)
 

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from tallchain.acceptance.evidence import SkewMoments, has_read_all
+from tallchain.acceptance.evidence import SkewMoments, has_read_all, whole_rows
 from tallchain.types import Array, Population
-
-_MOST_ROWS = 2.0**30
 
 
 class BoundMoments(NamedTuple):
@@ -67,10 +65,10 @@ def error_bound(evidence: BoundMoments, population: Population) -> Array:
     is_spread = sd > 0
     scale = jnp.where(is_spread, sd, 1)
     epsilon = bound_of(evidence.absolute / b / scale, evidence.absolute_cubes / b / scale**3, b)
-    return jnp.where(is_spread & ~jnp.asarray(has_read_all(SkewMoments(*evidence[:4]), population)), epsilon, 0)
+    return jnp.where(is_spread & ~has_read_all(SkewMoments(*evidence[:4]), population), epsilon, 0)
 
 
 def rows_for_bound(evidence: BoundMoments, delta: float, population: Population) -> Array:
     """Rows at which the bound comes down to delta, if they are like those read."""
     rows = evidence.count * (error_bound(evidence, population) / delta) ** 2
-    return jnp.minimum(jnp.ceil(rows), _MOST_ROWS).astype(jnp.int32)
+    return whole_rows(rows, population)

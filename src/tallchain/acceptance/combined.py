@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 from scipy.special import stdtrit
 
-from tallchain.acceptance.evidence import Moments, SkewMoments
+from tallchain.acceptance.evidence import Moments, SkewMoments, add_rows, choose_ask, has_read_all
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
-from tallchain.acceptance.stopping import is_exact
 from tallchain.acceptance.tables import Noise, logistic
 from tallchain.types import Array, Ask, Judgement, Population, is_positive, is_whole, part, set_fields, static
 
@@ -105,7 +104,9 @@ class Combined:
         plan = jnp.where(is_due & ~is_decided, read + due.ask.rows, memory.plan)
         rows = jnp.minimum(jnp.maximum(-(-plan // self.looks), self.appetite(population)), plan - read)
         known = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), due.memory, memory.barker)
-        return Judgement(_Memory(known, plan), Ask(rows, fresh=is_fresh), is_decided, margin > 0)
+        fresh = Ask(rows, census=population.repeats & (rows >= population.num_rows), fresh=True)
+        ask = choose_ask(is_fresh, fresh, add_rows(rows, evidence, population))
+        return Judgement(_Memory(known, plan), ask, is_decided, margin > 0)
 
     def exact_chance(self, log_ratio: Array) -> Array:
         """P(accept) of the test on all rows: Barker's."""
@@ -117,7 +118,7 @@ class Combined:
         ahead = _extrapolated(evidence, memory.plan)
         reading = self.barker.read(barker, ahead, population)
         noise = barker.noise
-        x = jnp.where(is_exact(ahead, population), logistic(noise.bits), self.barker.tables.total(noise, reading))
+        x = jnp.where(has_read_all(ahead, population), logistic(noise.bits), self.barker.tables.total(noise, reading))
         margin = reading.estimate + x
         t = float(stdtrit(max(self.barker.appetite(population) - 1, 1), 1 - self.epsilon))
         # The variance of other rows: that of the same ones would stop where it is small, which skewed rows do not do

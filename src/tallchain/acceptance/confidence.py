@@ -8,7 +8,16 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import random as jr
 
-from tallchain.acceptance.evidence import Extremes, Moments, batch_rows, check_batch, rows_to_add
+from tallchain.acceptance.evidence import (
+    Extremes,
+    Moments,
+    add_rows,
+    batch_rows,
+    check_batch,
+    choose_ask,
+    first_rows,
+    has_read_all,
+)
 from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
 
 BOUNDS = ("bernstein", "bernstein-serfling")
@@ -86,18 +95,21 @@ class Confidence:
         if bound is None:
             memory = _Memory(noise - offset, jnp.zeros_like(offset), jnp.zeros_like(one))
             return memory, Ask(population.num_rows, census=True, apart=True)
-        return _Memory(noise - offset, jnp.asarray(bound, offset.dtype), one), Ask(self.appetite(population))
+        return _Memory(noise - offset, jnp.asarray(bound, offset.dtype), one), first_rows(
+            self.appetite(population), population
+        )
 
     def judge(self, memory: _Memory, evidence: Extremes, population: Population) -> Judgement:
         """Decide if psi is outside the confidence interval or every row was read; else grow."""
         is_census = memory.look == 0
         moments = evidence.moments
         gap = jnp.abs(evidence.mean - memory.threshold)
-        is_decided = (gap > self.half_width(moments, memory, population)) | (moments.count >= population.num_rows)
+        is_decided = (gap > self.half_width(moments, memory, population)) | has_read_all(moments, population)
+        first = first_rows(self.appetite(population), population)._replace(fresh=True)
         grown = jnp.ceil((self.gamma - 1) * moments.count).astype(jnp.int32)
-        rows = jnp.where(is_census, self.appetite(population), rows_to_add(grown, moments, population))
+        ask = choose_ask(is_census, first, add_rows(grown, moments, population))
         known = _Memory(memory.threshold, jnp.where(is_census, evidence.range, memory.range), memory.look + 1)
-        return Judgement(known, Ask(rows, fresh=is_census), ~is_census & is_decided, evidence.mean > memory.threshold)
+        return Judgement(known, ask, ~is_census & is_decided, evidence.mean > memory.threshold)
 
     def exact_chance(self, log_ratio: Array) -> Array:
         """P(accept) of the test on all rows: Metropolis'."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from tallchain.types import Array, Population, is_whole
+from tallchain.types import Array, Ask, Population, is_whole
 
 
 class Moments(NamedTuple):
@@ -126,18 +126,25 @@ def row_variance(moments: Moments | SkewMoments) -> Array:
 
 
 def variance_of_mean(moments: Moments | SkewMoments, population: Population) -> Array:
-    """s2 = sample variance / b, times (1 - b/N) where rows do not repeat; infinite while b < 2."""
+    """s2 = sample variance / b, times (1 - b/N) where rows do not repeat; infinite while b < 2, 0 after all rows."""
     b = moments.count.astype(moments.mean.dtype)
-    s2 = moments.squares / jnp.maximum(b - 1, 1) / jnp.maximum(b, 1)
-    if not population.repeats:
-        # (N - b)/N in integers first: 1 - b/N in float32 would round to 0 too early for large N.
-        s2 = s2 * ((population.num_rows - moments.count) / population.num_rows)
-    return jnp.where(moments.count > 1, s2, jnp.inf)
+    s2 = moments.squares / jnp.maximum(b - 1, 1) / jnp.maximum(b, 1) * share_left(moments.count, population)
+    # All rows have none, also where their squares overflow.
+    return jnp.where(has_read_all(moments, population), 0, jnp.where(moments.count > 1, s2, jnp.inf))
 
 
-def has_read_all(moments: Moments | SkewMoments, population: Population) -> Array | bool:
-    """Whether the mean is exact: every row was read."""
-    return False if population.repeats else moments.count >= population.num_rows
+def share_left(count: Array, population: Population) -> Array | float:
+    """1 - b/N, the finite-population factor; 1 where rows repeat."""
+    # (N - b)/N in integers first: 1 - b/N in float32 would round to 0 too early for large N.
+    return 1.0 if population.repeats else (population.num_rows - count) / population.num_rows
+
+
+def has_read_all(moments: Moments | SkewMoments, population: Population) -> Array:
+    """Whether the mean is exact: every row was read.
+
+    Where rows repeat, only a census has N of them: `add_rows` sees to that.
+    """
+    return moments.count >= population.num_rows
 
 
 # ---- how many rows to ask for ------------------------------------------------------------------
@@ -157,6 +164,31 @@ def batch_rows(batch: int | None, population: Population) -> int:
     return min(batch or population.batch_size, population.num_rows)
 
 
-def rows_to_add(rows: Array | int, moments: Moments | SkewMoments, population: Population) -> Array | int:
-    """As many rows as wanted, or as are left."""
-    return rows if population.repeats else jnp.minimum(rows, population.num_rows - moments.count)
+def first_rows(rows: int, population: Population) -> Ask:
+    """Ask for the first rows of a decision, at most all."""
+    return Ask(min(rows, population.num_rows), census=population.repeats and rows >= population.num_rows)
+
+
+def add_rows(rows: Array | int, moments: Moments | SkewMoments, population: Population) -> Ask:
+    """Ask for more rows, at most for all that are left; for a census, where rows repeat and there would be N of them.
+
+    Squares that are not finite say nothing of how many rows are enough: then for all.
+    """
+    left = population.num_rows - moments.count
+    is_all = ~jnp.isfinite(moments.squares) | (rows >= left)
+    if not population.repeats:
+        return Ask(jnp.where(is_all, left, rows))
+    return Ask(jnp.where(is_all, population.num_rows, rows), census=is_all, fresh=is_all)
+
+
+def choose_ask(condition: Array, yes: Ask, no: Ask) -> Ask:
+    """Choose between two wishes; what both have in common stays static."""
+    chosen = (a if a is b else jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True))
+    return Ask._make(chosen)
+
+
+def whole_rows(rows: Array, population: Population) -> Array:
+    """Round a number of rows up, at most to N; N for one that is not a number."""
+    is_all = ~(rows < population.num_rows)
+    # N in floats may be a little more than N.
+    return jnp.where(is_all, population.num_rows, jnp.ceil(jnp.where(is_all, 0, rows)).astype(jnp.int32))

@@ -17,17 +17,21 @@ from tallchain.acceptance.correction import Correction
 from tallchain.acceptance.evidence import (
     Moments,
     SkewMoments,
+    add_rows,
     batch_rows,
     check_batch,
+    choose_ask,
+    first_rows,
+    has_read_all,
     row_variance,
-    rows_to_add,
+    share_left,
     variance_of_mean,
+    whole_rows,
 )
 from tallchain.acceptance.stopping import (
     SMALL_SKEW,
     Pilot,
     ask_fresh,
-    is_exact,
     pilot_rows,
     rows_for,
     rows_for_skew,
@@ -146,28 +150,27 @@ class MinibatchBarker:
 
     def open(self, noise: Noise, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
         """Ask for m rows."""
-        return _Memory(offset, noise, Pilot.to_come(offset.dtype)), Ask(self.appetite(population))
+        return _Memory(offset, noise, Pilot.to_come(offset.dtype)), first_rows(self.appetite(population), population)
 
     def judge(self, memory: _Memory, evidence: Any, population: Population) -> Judgement:
         """Decide if the rows are enough or all there are; else ask for more."""
         reading = self.read(memory, evidence, population)
-        exact = is_exact(evidence, population)
+        exact = has_read_all(evidence, population)
         noise = jnp.where(exact, logistic(memory.noise.bits), self.tables.total(memory.noise, reading))
         is_decided = exact | (self._is_enough(memory.pilot, reading) & self._is_within_bound(evidence, population))
         if self.stopping == "growth":
-            pilot, ask = memory.pilot, Ask(rows_to_add(self.appetite(population), evidence, population))
+            pilot, ask = memory.pilot, add_rows(self.appetite(population), evidence, population)
         else:
             is_over = memory.pilot.is_over
             first = Pilot.of(evidence)
             pilot = jax.tree.map(lambda old, new: jnp.where(is_over, old, new), memory.pilot, first)
             fresh = self._fresh_rows(first, population)
-            missing = self._missing_rows(reading, evidence)
+            missing = self._missing_rows(reading, evidence, population)
             if self.delta is not None:
                 needed = rows_for_bound(evidence, self.delta / _MARGIN, population)
                 fresh, missing = jnp.maximum(fresh, needed), jnp.maximum(missing, needed - evidence.count)
-            wanted = ask_fresh(fresh, first, population)
-            more = rows_to_add(missing, evidence, population)
-            ask = Ask(jnp.where(is_over, more, wanted.rows), fresh=~is_over & wanted.fresh)
+            more = add_rows(missing, evidence, population)
+            ask = choose_ask(is_over, more, ask_fresh(fresh, first, population))
         if self.shortcut is not None:
             is_clear = ~exact & (jnp.abs(reading.estimate) > self.shortcut * jnp.sqrt(reading.s2))
             noise = jnp.where(is_clear, 0, noise)
@@ -178,12 +181,12 @@ class MinibatchBarker:
         """P(accept) given the rows on which the decision falls, the test's own randomness integrated out."""
         reading = self.read(memory, evidence, population)
         chance = jnp.where(
-            is_exact(evidence, population), jax.nn.sigmoid(reading.estimate), self.tables.chance(reading)
+            has_read_all(evidence, population), jax.nn.sigmoid(reading.estimate), self.tables.chance(reading)
         )
         if self.shortcut is None:
             return chance
         is_clear = jnp.abs(reading.estimate) > self.shortcut * jnp.sqrt(reading.s2)
-        return jnp.where(is_clear & ~is_exact(evidence, population), reading.estimate > 0, chance)
+        return jnp.where(is_clear & ~has_read_all(evidence, population), reading.estimate > 0, chance)
 
     def report(self, memory: _Memory, evidence: Any, population: Population) -> dict[str, Array]:
         """Return the bound on the error of a decision, where it is asked for."""
@@ -198,8 +201,7 @@ class MinibatchBarker:
         estimate = evidence.mean + memory.offset
         pilot, b = memory.pilot, evidence.count
         if self.stopping == "pilot":
-            left = 1.0 if population.repeats else (population.num_rows - b) / population.num_rows
-            s2 = pilot.variance / jnp.maximum(b, 1) * left
+            s2 = pilot.variance / jnp.maximum(b, 1) * share_left(b, population)
             skew = third_cumulant(pilot.skewness, pilot.variance, b, population, of_same_rows=False)
             # Only the share s2 of the noise has an estimated scale; its fourth cumulant goes as the square.
             return Reading(estimate, s2, skew, (s2 / self.sigma**2) ** 2 / jnp.maximum(pilot.count - 1, 1))
@@ -226,7 +228,7 @@ class MinibatchBarker:
         w = n0 / n - jnp.sqrt(jnp.maximum(n0 * n1 / n * missing, 0))
         weighted = w * pilot.mean + (1 - w) * evidence.mean
         s2 = jnp.where(pilot.is_over, z, variance_of_mean(evidence, population))
-        mean = jnp.where(pilot.is_over & ~is_exact(evidence, population), weighted, evidence.mean)
+        mean = jnp.where(pilot.is_over & ~has_read_all(evidence, population), weighted, evidence.mean)
         return Reading(mean + memory.offset, s2, 0.0, jnp.where(pilot.is_over, 1 / jnp.maximum(n0 - 1, 1), 0.0))
 
     def _is_enough(self, pilot: Pilot, reading: Reading) -> Array:
@@ -256,13 +258,13 @@ class MinibatchBarker:
             return rows
         # The skewness of a few rows is estimated too poorly to correct for much of it: where it matters, read more.
         is_same = self.stopping == "fresh"
-        return jnp.maximum(rows, rows_for_skew(pilot, SMALL_SKEW, of_same_rows=is_same))
+        return jnp.maximum(rows, rows_for_skew(pilot, SMALL_SKEW, population, of_same_rows=is_same))
 
-    def _missing_rows(self, reading: Reading, evidence: Any) -> Array:
+    def _missing_rows(self, reading: Reading, evidence: Any, population: Population) -> Array:
         """Rows to add to fresh ones that turned out far too few: s2 goes as 1/b."""
         factor = reading.s2 / self.sigma**2
         grown = jnp.clip(_MARGIN * factor - 1, 0.1, 4.0) * evidence.count
-        return jnp.ceil(grown).astype(jnp.int32)
+        return whole_rows(grown, population)
 
 
 def _tables(sigma: Any, correction: Any, stopping: str, skew: bool | str) -> Tables:

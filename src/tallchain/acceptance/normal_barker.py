@@ -11,10 +11,11 @@ from jax.scipy.special import ndtr
 
 from tallchain.acceptance.evidence import (
     Moments,
+    add_rows,
     batch_rows,
     check_batch,
+    first_rows,
     has_read_all,
-    rows_to_add,
     variance_of_mean,
 )
 from tallchain.types import Array, Ask, Judgement, Population, part, static
@@ -57,15 +58,15 @@ class NormalBarker:
 
     def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
         """Ask for m rows."""
-        return _Memory(offset, noise), Ask(self.appetite(population))
+        return _Memory(offset, noise), first_rows(self.appetite(population), population)
 
     def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
         """Decide if s2 < 1.702^2; else ask for m more."""
         s2 = variance_of_mean(evidence, population)
         padding = memory.normal * jnp.sqrt(jnp.maximum(SIGMA**2 - s2, 0))
         is_decided = (s2 < SIGMA**2) | has_read_all(evidence, population)
-        rows = rows_to_add(self.appetite(population), evidence, population)
-        return Judgement(memory, Ask(rows), is_decided, evidence.mean + memory.offset + padding > 0)
+        ask = add_rows(self.appetite(population), evidence, population)
+        return Judgement(memory, ask, is_decided, evidence.mean + memory.offset + padding > 0)
 
     def chance(self, memory: _Memory, evidence: Moments, population: Population) -> Array:
         """P(accept) given the rows on which the decision falls, Z integrated out."""

@@ -8,8 +8,18 @@ import jax
 import jax.numpy as jnp
 from jax import random as jr
 
-from tallchain.acceptance.evidence import Moments, SkewMoments, batch_rows, check_batch, rows_to_add, variance_of_mean
-from tallchain.acceptance.stopping import Pilot, ask_fresh, is_exact, pilot_rows, rows_for, rows_for_skew
+from tallchain.acceptance.evidence import (
+    Moments,
+    SkewMoments,
+    add_rows,
+    batch_rows,
+    check_batch,
+    first_rows,
+    has_read_all,
+    share_left,
+    variance_of_mean,
+)
+from tallchain.acceptance.stopping import Pilot, ask_fresh, pilot_rows, rows_for, rows_for_skew
 from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
 
 STOPPING = ("fresh", "pilot", "growth")
@@ -78,19 +88,19 @@ class Penalty:
 
     def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
         """Ask for m rows."""
-        return _Memory(offset, noise, Pilot.to_come(offset.dtype)), Ask(self.appetite(population))
+        return _Memory(offset, noise, Pilot.to_come(offset.dtype)), first_rows(self.appetite(population), population)
 
     def judge(self, memory: _Memory, evidence: Any, population: Population) -> Judgement:
         """Decide if the rows are enough or all there are; else ask for more."""
         is_accepted = memory.log_u < self._penalised(memory, evidence, population)
-        exact = is_exact(evidence, population)
+        exact = has_read_all(evidence, population)
         if self.stopping == "growth":
             is_decided = exact | (variance_of_mean(evidence, population) < self.max_sd**2)
-            ask = Ask(rows_to_add(self.appetite(population), evidence, population))
+            ask = add_rows(self.appetite(population), evidence, population)
             return Judgement(memory, ask, is_decided, is_accepted)
         first = Pilot.of(evidence)
         pilot = jax.tree.map(lambda old, new: jnp.where(memory.pilot.is_over, old, new), memory.pilot, first)
-        rows = rows_for_skew(first, _MOST_SKEW, of_same_rows=self.stopping == "fresh")
+        rows = rows_for_skew(first, _MOST_SKEW, population, of_same_rows=self.stopping == "fresh")
         rows = jnp.maximum(rows, rows_for(first.variance, self.max_sd**2, population))
         ask = ask_fresh(rows, first, population)
         return Judgement(memory._replace(pilot=pilot), ask, exact | memory.pilot.is_over, is_accepted)
@@ -104,8 +114,8 @@ class Penalty:
         estimate, b = evidence.mean + memory.offset, evidence.count
         if self.stopping != "pilot":
             return estimate - penalty(variance_of_mean(evidence, population), b)
-        left = 1.0 if population.repeats else (population.num_rows - b) / population.num_rows
-        s2 = memory.pilot.variance / jnp.maximum(b, 1) * left
+        s2 = memory.pilot.variance / jnp.maximum(b, 1) * share_left(b, population)
+        s2 = jnp.where(has_read_all(evidence, population), 0, s2)
         nu = jnp.maximum(memory.pilot.count - 1, 1)
         return estimate - (s2 / 2 + s2 / nu + s2**2 / (4 * nu))
 

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from tallchain.acceptance.evidence import Moments, SkewMoments, has_read_all, row_variance
+from tallchain.acceptance.evidence import Moments, SkewMoments, row_variance, whole_rows
 from tallchain.types import Array, Ask, Population
 
 LEAST_ROWS = 20
 """Of a pilot, and of the fresh rows after it: with fewer there is no central limit to speak of."""
 SMALL_SKEW = 0.2
 """|kappa3| at which to size a batch whose skewness is corrected for, with an estimate of it."""
-_MOST_ROWS = 2.0**30  # rows may repeat without end, 32-bit counters do not
 
 
 class Pilot(NamedTuple):
@@ -52,22 +51,27 @@ def pilot_rows(batch: int, population: Population) -> int:
 
 
 def rows_for(variance: Array, z: float, population: Population) -> Array:
-    """n1, the rows at which the mean of rows of this variance has variance z; without repeats n1 = v/(z + v/N)."""
+    """n1, the rows at which the mean of rows of this variance has variance z; without repeats n1 = v/(z + v/N).
+
+    All of them for a variance that is not finite.
+    """
     rows = variance / z if population.repeats else variance / (z + variance / population.num_rows)
-    return jnp.clip(jnp.ceil(rows), LEAST_ROWS, _MOST_ROWS).astype(jnp.int32)
+    return whole_rows(jnp.maximum(rows, LEAST_ROWS), population)
 
 
-def rows_for_skew(pilot: Pilot, kappa3: float, *, of_same_rows: bool) -> Array:
+def rows_for_skew(pilot: Pilot, kappa3: float, population: Population, *, of_same_rows: bool) -> Array:
     """b, the rows at which |kappa3| of noise and padding (`third_cumulant`) has come down to this."""
     factor = 2.0 if of_same_rows else 1.0
-    rows = jnp.sqrt(factor * jnp.abs(pilot.skewness) * pilot.variance**1.5 / kappa3)
-    return jnp.minimum(jnp.ceil(rows), _MOST_ROWS).astype(jnp.int32)
+    return whole_rows(jnp.sqrt(factor * jnp.abs(pilot.skewness) * pilot.variance**1.5 / kappa3), population)
 
 
 def ask_fresh(rows: Array, pilot: Pilot, population: Population) -> Ask:
-    """Ask for fresh rows; where there are not enough, for all that are left beside the pilot's, which are kept."""
+    """Ask for fresh rows; where there are not enough, for all that are left beside the pilot's, which are kept.
+
+    Where rows repeat, N of them or more are a census.
+    """
     if population.repeats:
-        return Ask(rows, fresh=True)
+        return Ask(rows, census=rows >= population.num_rows, fresh=True)
     left = population.num_rows - pilot.count
     return Ask(jnp.minimum(rows, left), fresh=rows < left)
 
@@ -81,8 +85,3 @@ def third_cumulant(gamma: Array, variance: Array, b: Array, population: Populati
     f = 0.0 if population.repeats else b / population.num_rows
     factor = -(2 - f) if of_same_rows else 1 - 2 * f
     return gamma * variance**1.5 * (1 - f) * factor / b**2
-
-
-def is_exact(evidence: Moments | SkewMoments, population: Population) -> Array:
-    """Whether every row was read."""
-    return jnp.asarray(has_read_all(evidence, population))

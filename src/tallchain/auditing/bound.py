@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +13,9 @@ from jax import random as jr
 
 from tallchain.acceptance.bound import bound_of
 from tallchain.auditing.records import Estimate
+from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings
+from tallchain.keys import make_key
 from tallchain.scan import Pairs, make_pairs
 from tallchain.trace import Trace
 from tallchain.types import Array, Ask, PyTree, is_whole
@@ -84,7 +85,7 @@ def bound_limits(
         if not is_whole(value, least):
             raise ValueError(f"`bound_limits({name}=...)` must be a whole number, at least {least}; got {value!r}.")
     num_rows = min(num_rows, kernel.source.population.num_rows)
-    pair_key, row_key = jr.split(jr.key(seed))
+    pair_key, row_key = jr.split(make_key(seed))
     pairs = make_pairs(kernel, trace, num_proposals, pair_key)
     width = kernel.source.width(num_rows)
     looks = -(-num_rows // width)
@@ -95,7 +96,7 @@ def bound_limits(
     return BoundLimits(b, num_rows, found)
 
 
-@partial(jax.jit, static_argnames=("width", "looks"))
+@program(static_argnames=("width", "looks"))
 def _rows(kernel: MetropolisHastings, pairs: Pairs, keys: Array, *, width: int, looks: int) -> Array:
     """Return log ratios of rows that the source gives first, by proposal."""
     source = kernel.source

@@ -19,6 +19,7 @@ from tallchain.auditing.records import Audit, Cost, Decisions, Size
 from tallchain.auditing.trials import choose_trials, repeat
 from tallchain.checks import are_scalars
 from tallchain.kernel import MetropolisHastings
+from tallchain.keys import make_key
 from tallchain.sample import catch_interrupt
 from tallchain.scan import Pairs, make_pairs, row_moments
 from tallchain.trace import Trace
@@ -71,7 +72,7 @@ def audit(
     _check_numbers(num_decisions, num_trials, seed, max_log_ratio, tolerance, drift_tolerance)
     _check_trace(kernel, trace)
     began = time.perf_counter()
-    pair_key, trial_key = jr.split(jr.key(seed))
+    pair_key, trial_key = jr.split(make_key(seed))
     with catch_interrupt() as interrupt:
         pairs = make_pairs(kernel, trace, num_decisions, pair_key)
         log_ratio = exact_log_ratios(kernel, pairs, interrupt)

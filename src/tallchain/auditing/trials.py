@@ -13,7 +13,9 @@ from jax import lax
 from jax import random as jr
 
 from tallchain import lockstep
+from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Trial
+from tallchain.keys import make_key
 from tallchain.progress import progress_bar
 from tallchain.proposals import Fixed
 from tallchain.sample import fill, slots_within
@@ -58,6 +60,11 @@ class _Repeated:
     kernel: MetropolisHastings
     pairs: Pairs
 
+    @property
+    def log_likelihood(self) -> Any:
+        """That of the kernel."""
+        return self.kernel.log_likelihood
+
     def draw(self, key: Array, position: Any) -> Noise:
         """Draw the randomness of one decision; that of its proposal is spent."""
         return Noise((), self.kernel.acceptance.draw(jr.fold_in(key, 1)), self.kernel.source.draw(jr.fold_in(key, 2)))
@@ -86,7 +93,7 @@ class _Repeated:
     def start(self, num_lanes: int) -> _At:
         """Return lanes before their first decision, spread evenly over the pairs."""
         pair = jnp.arange(num_lanes, dtype=jnp.int32) % len(self.pairs.log_correction)
-        seen = jax.eval_shape(lambda: self.open(self.draw(jr.key(0), ()), _At(pair[0], ())).seen)
+        seen = jax.eval_shape(lambda: self.open(self.draw(make_key(0), ()), _At(pair[0], ())).seen)
         return _At(pair, jax.tree.map(lambda leaf: jnp.zeros((num_lanes, *leaf.shape), leaf.dtype), seen))
 
     def _pair(self, position: _At) -> Pairs:
@@ -141,7 +148,7 @@ def repeat(
     return dataclasses.replace(trace, position=np.where(is_said, chances, trace.is_accepted))
 
 
-@jax.jit
+@program()
 def _chances(kernel: MetropolisHastings, seen: PyTree) -> Array:
     """P(accept) by lane and draw, given what the test had seen: once a decision, since it can cost more than a look."""
     chance = cast(Any, kernel.acceptance).chance
@@ -170,5 +177,5 @@ def _always_reads_all(kernel: MetropolisHastings) -> bool:
     """Whether the first thing the test asks for is every row, and for the decision itself."""
     zero = jnp.zeros(())
     bound = None if kernel.bound is None else zero
-    _, ask = kernel.acceptance.open(kernel.acceptance.draw(jr.key(0)), zero, bound, kernel.source.population)
+    _, ask = kernel.acceptance.open(kernel.acceptance.draw(make_key(0)), zero, bound, kernel.source.population)
     return bool(ask.census) and not bool(ask.apart)

@@ -21,6 +21,7 @@ from tallchain import __version__
 from tallchain.experiments.common import Progress
 from tallchain.files import read_arrays, write_arrays
 from tallchain.kernel import MetropolisHastings
+from tallchain.keys import make_key
 from tallchain.sample import sample
 from tallchain.schedule import Schedule
 from tallchain.trace import Trace
@@ -119,7 +120,7 @@ def _sample(
 ) -> Arrays:
     """Draw one segment; what interrupts it is not swallowed."""
     begun = time.perf_counter()
-    key = jax.random.key(job.seed[0])
+    key = make_key(job.seed[0])
     for number in (*job.seed[1:], begin):
         key = jax.random.fold_in(key, number)
     trace = sample(

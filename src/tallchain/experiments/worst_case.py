@@ -45,6 +45,7 @@ from tallchain.acceptance import Austere, Confidence, MinibatchBarker, Penalty
 from tallchain.acceptance.austere_design import Design, conservative, sequential_error
 from tallchain.experiments.common import Progress, versions
 from tallchain.kernel import MetropolisHastings
+from tallchain.keys import make_key
 from tallchain.models.posterior import Posterior
 from tallchain.proposals import RandomWalk
 from tallchain.sample import sample
@@ -550,7 +551,7 @@ class WorstCase:
         """Draw them; the same rows and the same first states for the same N and seed."""
         random = np.random.default_rng([seed, num_rows])
         x = random.normal(0.5, 1.0, num_rows)
-        key = jr.fold_in(jr.key(seed), num_rows)
+        key = jr.fold_in(make_key(seed), num_rows)
         return cls(x - x.mean(), random.standard_normal(num_states), key)
 
     def decide(

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.functions import shared
 from tallchain.models.posterior import Posterior
 from tallchain.types import Array
 
@@ -103,7 +104,8 @@ def gaussian_mixture(
     means = TRUTH[0] + TRUTH[1] * (random.random(num_rows) < 0.5)
     data = (means + np.sqrt(VARIANCE) * random.standard_normal(num_rows)).astype(np.float32)
     prior = flat_log_prior if flat_prior else log_prior
-    return GaussianMixture(Posterior(prior, log_likelihood, temperature or num_rows / 100), data)
+    posterior = Posterior(shared(prior), shared(log_likelihood), temperature or num_rows / 100)
+    return GaussianMixture(posterior, data)
 
 
 def _bins(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tallchain.types import Array, PyTree, is_positive, is_traced, part, static
+from tallchain.functions import as_function
+from tallchain.types import Array, PyTree, is_positive, is_traced, part, set_fields, static
 
 
 @part
@@ -15,6 +16,8 @@ class Posterior:
         log_prior: log p0(position), a scalar.
         log_likelihood: log p(row | position) for ONE row, a scalar; rows and positions are arbitrary pytrees.
         temperature: K; 1 is the Bayesian posterior, larger K flattens the likelihood.
+
+    Programs are compiled for one `Posterior`. Make a new one after a change to a global that its functions read.
     """
 
     log_prior: Callable[[PyTree], Array] = static()
@@ -23,10 +26,10 @@ class Posterior:
 
     def __post_init__(self) -> None:
         for name in ("log_prior", "log_likelihood"):
-            if not callable(getattr(self, name)):
-                raise TypeError(
-                    f"`Posterior({name}=...)` must be a function; got {type(getattr(self, name)).__name__}."
-                )
+            function = getattr(self, name)
+            if not callable(function):
+                raise TypeError(f"`Posterior({name}=...)` must be a function; got {type(function).__name__}.")
+            set_fields(self, **{name: as_function(function)})
         if not is_traced(self.temperature) and not is_positive(self.temperature):
             raise ValueError(
                 "`Posterior(temperature=...)` must be a positive number, 1 for the posterior itself; "

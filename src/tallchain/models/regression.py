@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr
 
+from tallchain.functions import Function, shared
 from tallchain.models.posterior import Posterior
 from tallchain.types import Array, PyTree, dot, is_positive
 
@@ -59,7 +60,7 @@ def logistic_regression(
     """
     call = "logistic_regression"
     data = _data(call, features, _labels(call, outcomes), intercept)
-    posterior = Posterior(_prior(call, prior_sd), logistic_log_likelihood, temperature)
+    posterior = Posterior(_prior(call, prior_sd), shared(logistic_log_likelihood), temperature)
     if not _switch(call, "bound", bound):
         return Regression(posterior, data, None, 0)
     return Regression(posterior, data, RangeBound.of(data["x"]), RangeBound.PASSES * len(data["x"]))
@@ -84,7 +85,7 @@ def probit_regression(
     """
     call = "probit_regression"
     data = _data(call, features, _labels(call, outcomes), intercept)
-    return Regression(Posterior(_prior(call, prior_sd), probit_log_likelihood, temperature), data, None, 0)
+    return Regression(Posterior(_prior(call, prior_sd), shared(probit_log_likelihood), temperature), data, None, 0)
 
 
 def poisson_regression(
@@ -106,7 +107,7 @@ def poisson_regression(
     """
     call = "poisson_regression"
     data = _data(call, features, _counts(call, outcomes), intercept)
-    return Regression(Posterior(_prior(call, prior_sd), poisson_log_likelihood, temperature), data, None, 0)
+    return Regression(Posterior(_prior(call, prior_sd), shared(poisson_log_likelihood), temperature), data, None, 0)
 
 
 def linear_regression(
@@ -135,7 +136,7 @@ def linear_regression(
             f"prediction; got {noise_sd!r}."
         )
     data = _data(call, features, _numbers(call, "outcomes", outcomes), intercept)
-    log_likelihood = LinearLogLikelihood(float(noise_sd))
+    log_likelihood = shared(LinearLogLikelihood(float(noise_sd)))
     return Regression(Posterior(_prior(call, prior_sd), log_likelihood, temperature), data, None, 0)
 
 
@@ -269,7 +270,7 @@ class RangeBound:
 
     def by_ellipsoid(self, position: Array, candidate: Array) -> Array:
         """2 max |A^-1/2 x_i| |A^1/2 (t' - t)|."""
-        return 2 * _ROUNDING * jnp.linalg.norm(self.axes @ (candidate - position))
+        return 2 * _ROUNDING * jnp.linalg.norm(dot(jnp.asarray(self.axes), candidate - position))
 
     def __call__(self, position: Array, candidate: Array) -> Array:
         """Return the smaller of the two."""
@@ -342,12 +343,12 @@ def _numbers(call: str, name: str, values: Any) -> np.ndarray:
     return array
 
 
-def _prior(call: str, prior_sd: float | None) -> NormalLogPrior:
+def _prior(call: str, prior_sd: float | None) -> Function:
     if prior_sd is not None and not is_positive(prior_sd):
         raise ValueError(
             f"`{call}(prior_sd=...)` must be a positive number, or None for a flat prior; got {prior_sd!r}."
         )
-    return NormalLogPrior(None if prior_sd is None else float(prior_sd))
+    return shared(NormalLogPrior(None if prior_sd is None else float(prior_sd)))
 
 
 def _switch(call: str, name: str, value: Any) -> bool:

@@ -4,11 +4,14 @@
 
 leaves N(r, S) unchanged, so log q(t | t') - log q(t' | t) = log N(t; r, S) - log N(t'; r, S). In w = L^-1 (t - r) that
 is (|w'|^2 - |w|^2)/2, and w' is known without a solve: w' = sqrt(1 - beta^2) w + beta z.
+
+Where the posterior has heavier tails than N(r, S), a chain that has come far out is offered hardly anything it accepts,
+and stays. So some of the steps may be those of a random walk, t' = t + 2.38/sqrt(d) L z, which leads back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +19,17 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.types import Array, Proposed, PyTree, dot, is_positive, is_traced, part, replace
+from tallchain.proposals.random_walk import BEST_WALK
+from tallchain.types import Array, Proposed, PyTree, dot, is_positive, is_traced, part, replace, static
 
 if TYPE_CHECKING:
     from tallchain.surrogates import Laplace
+
+
+class _Noise(NamedTuple):
+    normals: Array
+    """z."""
+    is_walk: Array | bool
 
 
 @part
@@ -29,10 +39,12 @@ class PCN:
     Args:
         laplace: N(r, S), as `find_reference(...).laplace` has it.
         beta: the length of a step, 0 < beta <= 1; 1 draws from N(r, S) wherever the chain is (independence sampling).
+        walk: chance of a random-walk step in place of one of these, at least 0 and below 1.
     """
 
     laplace: Laplace
     beta: Array | float = 1.0
+    walk: float = static(0.0)
 
     def __post_init__(self) -> None:
         if isinstance(self.laplace, type) or not hasattr(self.laplace, "factor"):
@@ -41,6 +53,8 @@ class PCN:
             )
         if not is_traced(self.beta) and not (is_positive(self.beta) and self.beta <= 1):
             raise ValueError(f"`PCN(beta=...)` must be above 0 and at most 1; got {self.beta!r}.")
+        if not (self.walk == 0 or (is_positive(self.walk) and self.walk < 1)):
+            raise ValueError(f"`PCN(walk=...)` must be a chance, at least 0 and below 1; got {self.walk!r}.")
 
     def check(self, position: PyTree) -> None:
         """Refuse a position that is not of the Laplace approximation's shapes."""
@@ -57,19 +71,25 @@ class PCN:
         """Return the same proposal with another beta (for schedules)."""
         return replace(self, beta=scale)
 
-    def draw(self, key: Array, position: PyTree) -> Array:
-        """Draw standard normals, one per coordinate."""
-        return jr.normal(key, (self.laplace.d,), self.laplace.factor.dtype)
+    def draw(self, key: Array, position: PyTree) -> _Noise:
+        """Draw standard normals, one per coordinate, and whether to walk."""
+        normals = jr.normal(key, (self.laplace.d,), self.laplace.factor.dtype)
+        return _Noise(normals, jr.uniform(jr.fold_in(key, 1)) < self.walk if self.walk else False)
 
-    def propose(self, noise: Array, position: PyTree) -> Proposed:
-        """t' = r + sqrt(1 - beta^2) (t - r) + beta L z."""
+    def propose(self, noise: _Noise, position: PyTree) -> Proposed:
+        """t' = r + sqrt(1 - beta^2) (t - r) + beta L z, or t + 2.38/sqrt(d) L z."""
         flat, unravel = ravel_pytree(position)
-        mean = ravel_pytree(self.laplace.mean)[0]
-        beta = jnp.asarray(self.beta, noise.dtype)
+        mean, z = ravel_pytree(self.laplace.mean)[0], noise.normals
+        beta = jnp.asarray(self.beta, z.dtype)
         kept = jnp.sqrt((1 - beta) * (1 + beta))
         deviation = flat - mean
         w = dot(self.laplace.inverse, deviation)
-        candidate = mean + kept * deviation + beta * dot(self.laplace.factor, noise)
+        step = dot(self.laplace.factor, z)
+        candidate = mean + kept * deviation + beta * step
         # (|w'|^2 - |w|^2)/2, multiplied out: |w|^2 is not subtracted from something that holds nearly all of it.
-        log_correction = 0.5 * beta**2 * dot(noise - w, noise + w) + beta * kept * dot(w, noise)
+        log_correction = 0.5 * beta**2 * dot(z - w, z + w) + beta * kept * dot(w, z)
+        if self.walk:
+            walked = flat + BEST_WALK / self.laplace.d**0.5 * step
+            candidate = jnp.where(noise.is_walk, walked, candidate)
+            log_correction = jnp.where(noise.is_walk, 0.0, log_correction)
         return Proposed(unravel(candidate.astype(flat.dtype)), log_correction)

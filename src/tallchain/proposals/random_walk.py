@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tallchain.surrogates import Laplace
 
 
+BEST_WALK = 2.38
+"""Over sqrt(d), the best scale for Metropolis' test on a standard normal of many dimensions d."""
+
+
 @part
 class RandomWalk:
     """A random walk with Gaussian steps.
@@ -64,7 +68,7 @@ class RandomWalk:
             raise ValueError(
                 f"`RandomWalk.preconditioned(scale=...)` must be a positive number or None; got {scale!r}."
             )
-        return cls((2.38 / laplace.d**0.5 if scale is None else scale) * laplace.factor)
+        return cls((BEST_WALK / laplace.d**0.5 if scale is None else scale) * laplace.factor)
 
     def check(self, position: PyTree) -> None:
         """Refuse a scale that does not fit the position."""

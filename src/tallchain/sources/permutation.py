@@ -51,6 +51,9 @@ def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
         # Reduce the hash before adding it: a sum that wraps around 2^32 first would not be a bijection.
         left = (left + mix(right, words[0] + jnp.uint32(2 * i), words[1]) % a) % a
         right = (right + mix(left, words[1] + jnp.uint32(2 * i + 1), words[0]) % b) % b
+        # Rounds are compiled apart. Each uses its numbers several times, and in one loop over all rounds LLVM's
+        # vectoriser (jaxlib 0.12) follows every path through them: there are 2^50, and the compiler never ends.
+        left, right = lax.optimization_barrier((left, right))
     return left * b + right
 
 

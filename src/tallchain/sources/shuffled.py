@@ -13,7 +13,7 @@ from jax import random as jr
 
 from tallchain.sources.permutation import mix, permute
 from tallchain.sources.rows import check_data, take_rows, widest_window, window_width
-from tallchain.types import Array, Ask, Population, PyTree, RowFunction, is_whole, part, set_fields, static
+from tallchain.types import Array, Ask, Population, PyTree, RowFunction, is_whole, part, replace, set_fields, static
 
 ROWS_PER_BATCH_ROW = 1250
 """From this many rows per row of a batch on, `windows="auto"` reads contiguous windows."""
@@ -50,13 +50,14 @@ class Shuffled:
         copies: how often each row is in the shuffled copy, at least once; None: once. A row that is there c times
             counts for 1/c of a row each time, so that Delta* stays unbiased, and rows that matter more are met more
             often: row i with probability proportional to c_i.
-        windows: True, False, or "auto": windows from N = 1250 m on, where the variance is off by 3.3 per cent (one
-            standard deviation over shuffles) and the log-odds of a decision by at most half of that.
+        windows: True, False, or "auto": windows from N = 1250 m on, m the rows of one look, where the variance is off
+            by 3.3 per cent (one standard deviation over shuffles) and the log-odds of a decision by at most half of
+            that. The kernel decides, which knows the test and so m.
     """
 
     num_rows: int = static()
     batch_size: int = static()
-    windows: bool = static()
+    windows: bool | str = static()
     num_exact: int = static()
     num_data: int = static()
     data: PyTree
@@ -83,12 +84,11 @@ class Shuffled:
         num_rows = len(slots)
         if not (windows == "auto" or isinstance(windows, bool)):
             raise ValueError(f'`Shuffled(windows=...)` must be True, False or "auto"; got {windows!r}.')
-        use_windows = num_rows >= ROWS_PER_BATCH_ROW * batch_size if windows == "auto" else bool(windows)
         data = jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf), data)
         if not is_whole(seed, least=0):
             raise ValueError(f"`Shuffled(seed=...)` must be a whole number, at least 0; got {seed!r}.")
         order = slots[np.random.default_rng(seed).permutation(num_rows)]
-        if use_windows:
+        if windows:
             order = np.concatenate([order, order[: widest_window(data)]])
         order = np.concatenate([exact, order])
         share = None
@@ -98,7 +98,7 @@ class Shuffled:
             self,
             num_rows=num_rows,
             batch_size=batch_size,
-            windows=use_windows,
+            windows=windows,
             num_exact=len(exact),
             num_data=num_data,
             data=jax.tree.map(lambda leaf: jnp.asarray(leaf[order]), data),
@@ -125,6 +125,13 @@ class Shuffled:
                 f"{self.num_data - self.num_exact:,} rows, each for a part of one)"
             )
         return tuple(found)
+
+    def suited(self, appetite: int) -> Shuffled:
+        """Settle `windows="auto"` for a test that wants so many rows; in all rows the order has no part."""
+        if self.windows != "auto":
+            return self
+        is_large = self.num_rows >= ROWS_PER_BATCH_ROW * self.width(appetite)
+        return replace(self, windows=is_large or appetite >= self.num_rows)
 
     def width(self, appetite: int) -> int:
         """All the rows wanted, or equal bounded parts of them."""
@@ -156,7 +163,8 @@ class Shuffled:
         summarise: Callable[[Array, Array], Any],
     ) -> tuple[_Cursor, Any, Array]:
         """Read the next window of at most `width` rows, and never past the last row."""
-        read = self._window if self.windows else self._gather
+        is_windowed = self.windows is True or (self.windows == "auto" and self.num_rows >= ROWS_PER_BATCH_ROW * width)
+        read = self._window if is_windowed else self._gather
         (rows, share), available = read(cursor, ask, width)
         if self.num_exact:
             available = jnp.where(ask.exact, width, available)

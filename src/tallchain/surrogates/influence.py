@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,8 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
+from tallchain.functions import program
+from tallchain.keys import make_key
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import map_blocks
+from tallchain.surrogates.residual import needs_float64, residual
 from tallchain.types import Array, Posterior, PyTree, Surrogate, dot, is_whole
 
 METHODS = ("none", "copies", "exact")
@@ -130,7 +132,7 @@ def influence(
     begun = time.perf_counter()
     data = jax.tree.map(jnp.asarray, data)
     num_rows = len(jax.tree.leaves(data)[0])
-    scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(jr.key(seed)))
+    scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(seed)))
     scores = _scores(posterior, surrogate, scoring, data, num_rows)
     copies = 1 + np.round(scores / max(float(scores.mean()), 1e-30)).astype(np.int64)
     ranked = np.argsort(-scores, kind="stable")
@@ -196,20 +198,11 @@ def _pairs(laplace: Laplace, key: Array, count: int) -> _Pairs:
     return _Pairs(*(jax.vmap(laplace.draw)(jr.split(each, count)) for each in jr.split(key)))
 
 
-def _residual(posterior: Posterior, surrogate: Surrogate | None, pair: _Pairs) -> Any:
-    """Return the function of a row l_i(t') - l_i(t) - q_i(t') + q_i(t)."""
-    likelihood = posterior.log_likelihood
-    if surrogate is None:
-        return lambda row: likelihood(pair.there, row) - likelihood(pair.here, row)
-    known = surrogate.row_difference(pair.here, pair.there)
-    return lambda row: likelihood(pair.there, row) - likelihood(pair.here, row) - known(row)
-
-
 def _scores(posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, num_rows: int) -> np.ndarray:
     scores = np.zeros(num_rows, np.float64)
-    width = min(_WIDTH, num_rows)
+    width, in_float64 = min(_WIDTH, num_rows), needs_float64(num_rows, posterior.temperature)
     for first in range(0, -(-num_rows // width), _BLOCKS):
-        index, found = _score_blocks(posterior, surrogate, pairs, data, first, width)
+        index, found = _score_blocks(posterior, surrogate, pairs, data, first, width, in_float64)
         scores[np.asarray(index).ravel()] = np.asarray(found, np.float64).ravel()
     if not np.all(np.isfinite(scores)):
         row = int(np.nonzero(~np.isfinite(scores))[0][0])
@@ -220,12 +213,14 @@ def _scores(posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, n
     return scores
 
 
-@partial(jax.jit, static_argnames="width")
+@program(static_argnames=("width", "in_float64"))
 def _score_blocks(
-    posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, first: int, width: int
+    posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, first: int, width: int, in_float64: bool
 ) -> tuple[Array, Array]:
     def one(rows: PyTree, index: Array, is_new: Array) -> tuple[Array, Array]:
-        residuals = jax.vmap(lambda pair: jax.vmap(_residual(posterior, surrogate, pair))(rows))(pairs)
+        residuals = jax.vmap(lambda pair: jax.vmap(residual(posterior, surrogate, *pair, in_float64=in_float64))(rows))(
+            pairs
+        )
         return index, jnp.sqrt(jnp.mean(residuals**2, 0))
 
     return map_blocks(one, data, first, width, _BLOCKS)
@@ -242,20 +237,27 @@ def _judge(
 ) -> np.ndarray:
     """Sum powers 1, 2, 4 of residuals over all rows, by (proposal, way to sample, power), in float64."""
     num_rows = len(scores)
-    width = min(_WIDTH, num_rows)
+    width, in_float64 = min(_WIDTH, num_rows), needs_float64(num_rows, posterior.temperature)
     rows = (data, jnp.asarray(scores, jnp.result_type(float)), jnp.asarray(copies, jnp.result_type(float)))
     most = jnp.asarray(limits, jnp.result_type(float))
     total = 0.0
     for first in range(0, -(-num_rows // width), _BLOCKS):
         total = total + np.asarray(
-            _judge_blocks(posterior, surrogate, pairs, rows, most, first, width), np.float64
+            _judge_blocks(posterior, surrogate, pairs, rows, most, first, width, in_float64), np.float64
         ).sum(0)
     return np.asarray(total)
 
 
-@partial(jax.jit, static_argnames="width")
+@program(static_argnames=("width", "in_float64"))
 def _judge_blocks(
-    posterior: Posterior, surrogate: Any, pairs: _Pairs, rows: PyTree, limits: Array, first: int, width: int
+    posterior: Posterior,
+    surrogate: Any,
+    pairs: _Pairs,
+    rows: PyTree,
+    limits: Array,
+    first: int,
+    width: int,
+    in_float64: bool,
 ) -> Array:
     def one(rows: PyTree, index: Array, is_new: Array) -> Array:
         data, scores, copies = rows
@@ -264,7 +266,7 @@ def _judge_blocks(
         is_sampled = jnp.concatenate([jnp.ones((2, width), bool), scores < limits[:, None]]) & is_new
 
         def sums(pair: _Pairs) -> Array:
-            r = jax.vmap(_residual(posterior, surrogate, pair))(data)
+            r = jax.vmap(residual(posterior, surrogate, *pair, in_float64=in_float64))(data)
             powers = jnp.stack([r * jnp.ones_like(parts), r**2 / parts, r**4 / parts**3], -1)
             return jnp.sum(jnp.where(is_sampled[..., None], powers, 0), 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from tallchain.functions import program
 from tallchain.types import Array, Posterior, PyTree
 
 _BLOCK_BYTES = 2**22  # of data in a block of rows
@@ -117,7 +117,7 @@ def as_floats(values: np.ndarray) -> Array:
 # The posterior and the data are arguments, never constants, so that one program serves all calls.
 
 
-@partial(jax.jit, static_argnames=("width", "blocks"))
+@program(static_argnames=("width", "blocks"))
 def _add_blocks(
     posterior: Posterior,
     like: PyTree,
@@ -142,7 +142,7 @@ def _add_blocks(
     return map_blocks(one, data, first, width, blocks)
 
 
-@partial(jax.jit, static_argnames=("width", "blocks"))
+@program(static_argnames=("width", "blocks"))
 def _bad_row(
     posterior: Posterior, like: PyTree, flat: Array, data: PyTree, first: int, width: int, blocks: int
 ) -> Array:

@@ -26,6 +26,7 @@ from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
 from tallchain.checks import check_scalar
+from tallchain.functions import program
 from tallchain.sources.rows import check_data
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import Passes, Terms, as_floats, derivatives
@@ -259,7 +260,7 @@ class _Objective:
         return self.whitener.T @ point.products[0] * size
 
 
-@jax.jit
+@program()
 def _prior_terms(posterior: Posterior, like: PyTree, flat: Array, directions: Array | None) -> Terms:
     return derivatives(lambda flat: posterior.log_prior(ravel_pytree(like)[1](flat)), flat, directions)
 

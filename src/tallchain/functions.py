@@ -1,0 +1,95 @@
+"""Users' functions as static fields of parts, and the programs compiled for them.
+
+JAX looks a compiled program up by the static fields of its arguments. The same function gives another program once a
+global it reads has changed, so a function by itself is no name for a program.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+class Function:
+    """A user's function: equal to itself alone, and traced with every digit of a matrix product.
+
+    A part makes a new one of every function it is given. A changed global is seen by the next part, and the same part
+    finds its programs again. By default a GPU rounds the float32 factors of a product to 10 bits (TF32).
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.programs: dict[Any, Any] = {}
+        """Compiled for it, by the function compiled; they go when it goes."""
+        self.handle = Handle(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function; a plain number that it returns becomes a float."""
+        with jax.default_matmul_precision("highest"):
+            value = self.function(*arguments)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return jnp.asarray(value, jnp.result_type(float)) if is_number else value
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", None)
+        return repr(self.function) if name is None else name
+
+
+class Handle:
+    """Stands for a `Function` in the structure of a pytree, which JAX's caches keep: they do not keep the function."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = weakref.ref(function)
+
+    def get(self) -> Function:
+        """Return the function."""
+        function = self._function()
+        if function is None:
+            raise RuntimeError(
+                "The function of a posterior, bound or schedule is gone: only the structure of the pytree that held it "
+                "was kept. Keep the object itself."
+            )
+        return function
+
+
+@functools.lru_cache
+def shared(function: Callable[..., Any]) -> Function:
+    """One `Function` for all who give this function, which reads nothing but its arguments: programs are shared."""
+    return Function(function)
+
+
+def as_function(function: Any) -> Any:
+    """Wrap a function; leave what is one already, and what cannot be called, as it is."""
+    return Function(function) if callable(function) and not isinstance(function, Function) else function
+
+
+def program(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As `jax.jit`, for functions whose first argument has a `log_likelihood`: each has its own cache of programs."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def compiled() -> Any:
+            @functools.wraps(function)
+            def again(*arguments: Any, **named: Any) -> Any:  # programs are kept by the function compiled
+                return function(*arguments, **named)
+
+            return jax.jit(again, **options)
+
+        others = compiled()
+
+        @functools.wraps(function)
+        def call(first: Any, *arguments: Any, **named: Any) -> Any:
+            owner = first.log_likelihood
+            if not isinstance(owner, Function):
+                return others(first, *arguments, **named)
+            if function not in owner.programs:
+                owner.programs[function] = compiled()
+            return owner.programs[function](first, *arguments, **named)
+
+        return call
+
+    return decorate

@@ -1,0 +1,44 @@
+"""Random keys: threefry alone, whose numbers do not depend on what else is drawn with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import random as jr
+
+from tallchain.types import Array
+
+_IMPLEMENTATION = "threefry2x32"
+
+
+def make_key(seed: int) -> Array:
+    """Return the key of a seed, whatever JAX's default implementation is."""
+    return jr.key(seed, impl=_IMPLEMENTATION)
+
+
+def as_threefry(key: Array) -> Array:
+    """Return one threefry key as it is, a hash of any other; of typed keys and of words as `PRNGKey` makes them.
+
+    Mapped over keys, the generators "rbg" and "unsafe_rbg" give numbers that depend on the batch, and the same ones to
+    many chains.
+    """
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jr.wrap_key_data(key, impl=_IMPLEMENTATION if len(key) == 2 else "rbg")
+    if jr.key_impl(key) == _IMPLEMENTATION:
+        return key
+    hashed = make_key(0)
+    for word in jr.key_data(key):
+        hashed = jr.fold_in(hashed, word)
+    return hashed
+
+
+def single_key(call: str, key: Any) -> Array:
+    """Return one threefry key, or say that it is none."""
+    dtype = getattr(key, "dtype", None)
+    is_words = dtype == jnp.uint32 and jnp.shape(key) in ((2,), (4,))
+    is_typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and key.shape == ()
+    if not (is_words or is_typed):
+        raise TypeError(f"`{call}` must be one JAX key, as from `jax.random.key(0)`; got {key!r}.")
+    return as_threefry(key)

@@ -1,0 +1,70 @@
+"""Numbers per row against float64 on the host."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tallchain import MetropolisHastings, Penalty, Posterior, Shuffled, prepare, sample
+from tallchain.proposals import PCN
+from tallchain.surrogates.residual import needs_float64, residual
+
+RANDOM = np.random.default_rng(3)
+FEATURES = RANDOM.normal(size=(2000, 3)).astype(np.float32)
+TRUTH = np.array([0.5, -1.0, 0.3])
+LABELS = (RANDOM.random(2000) < 1 / (1 + np.exp(-FEATURES @ TRUTH))).astype(np.float32)
+DATA = {"x": FEATURES, "y": LABELS}
+FACTOR = 1e8
+
+
+def log_likelihood(t: jax.Array, row: dict) -> jax.Array:
+    logit = row["x"] @ t
+    return row["y"] * logit - jnp.logaddexp(0.0, logit)
+
+
+def in_numpy(position: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    x, y = FEATURES.astype(np.float64), LABELS.astype(np.float64)
+    terms = [y * (x @ t) - np.logaddexp(0, x @ t) for t in (candidate.astype(float), position.astype(float))]
+    return FACTOR * (terms[0] - terms[1])
+
+
+def test_in_float64_a_difference_is_rounded_once() -> None:
+    posterior = Posterior(lambda t: 0.0, log_likelihood)
+    position = jnp.asarray(TRUTH, jnp.float32)
+    candidate = position + jnp.float32(1e-4)
+    expected = in_numpy(np.asarray(position), np.asarray(candidate))
+    for in_float64, error in ((True, 1e-6), (False, None)):
+        numbers = jax.jit(
+            lambda data, f=in_float64: jax.vmap(residual(posterior, None, position, candidate, FACTOR, in_float64=f))(
+                data
+            )
+        )(DATA)
+        assert numbers.dtype == jnp.float32
+        off = np.abs(np.asarray(numbers, float) - expected).max()
+        assert off < error * np.abs(expected).max() if error else off > 3
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "temperature", "needs"), [(10**7, 1.0, False), (10**8, 1.0, True), (10**8, 100.0, False)]
+)
+def test_where_float32_will_not_do(num_rows: int, temperature: float, needs: bool) -> None:
+    assert needs_float64(num_rows, temperature) is needs
+
+
+def test_rounding_costs_no_rows_at_1e8() -> None:
+    """2,000 rows at temperature 2e-5 have the N/K, and so the rounding, of 10^8 rows at temperature 1."""
+    posterior = Posterior(lambda t: -0.5 * jnp.sum(t**2), log_likelihood, temperature=2e-5)
+    prepared = prepare(posterior, DATA, jnp.zeros(3), progress=False)
+    kernel = prepared.kernel()
+    assert kernel.in_float64
+    starts = prepared.starts(jax.random.key(1), 16)
+    trace = sample(jax.random.key(2), kernel, starts, 100, num_chains=16, scan=0, progress=False)
+    assert trace.num_rows.mean() < 60
+    assert trace.is_accepted.mean() > 0.9
+    assert isinstance(kernel.proposal, PCN)
+    assert isinstance(kernel.acceptance, Penalty)
+    assert not MetropolisHastings(
+        Posterior(lambda t: 0.0, log_likelihood), Shuffled(DATA, 50), proposal=kernel.proposal
+    ).in_float64

@@ -1,0 +1,118 @@
+"""Users' functions: seen anew by every part, compiled once for each, and let go."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Shuffled, Trace, prepare, sample
+from tallchain.functions import Function, shared
+
+ROWS = np.random.default_rng(1).normal(size=200).astype(np.float32)
+centre = 0.0
+
+
+def log_prior(t: jax.Array) -> jax.Array:
+    return -50 * (t - centre) ** 2
+
+
+def log_likelihood(t: jax.Array, row: jax.Array) -> jax.Array:
+    return -1e-6 * (row - t) ** 2
+
+
+def run(posterior: Posterior, **options) -> Trace:
+    kernel = MetropolisHastings(posterior, Shuffled(ROWS, 50), proposal=RandomWalk(0.2))
+    options = {"num_chains": 2, "scan": 0, "progress": False} | options
+    return sample(jax.random.key(0), kernel, jnp.float32(centre), 40, **options)
+
+
+def test_a_global_that_changed_is_seen_by_the_next_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run(Posterior(log_prior, log_likelihood))
+    monkeypatch.setitem(globals(), "centre", 3.0)
+    after = run(Posterior(log_prior, log_likelihood))
+    assert np.abs(before.position).max() < 1
+    assert np.abs(after.position - 3).max() < 1
+
+
+def test_a_global_that_changed_is_seen_by_the_next_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    posterior = Posterior(log_prior, log_likelihood)
+
+    def scale(draw: jax.Array) -> jax.Array:
+        return jnp.float32(1e-3 if centre == 0.0 else 0.5)
+
+    before = run(posterior, schedule=Schedule(scale=scale))
+    monkeypatch.setitem(globals(), "centre", 0.01)
+    after = run(posterior, schedule=Schedule(scale=scale))
+    assert np.abs(np.diff(before.position)).max() < 0.01 < np.abs(np.diff(after.position)).max()
+
+
+def test_the_same_posterior_compiles_once() -> None:
+    traced = 0
+
+    def counted(t: jax.Array, row: jax.Array) -> jax.Array:
+        nonlocal traced
+        traced += 1
+        return log_likelihood(t, row)
+
+    posterior = Posterior(log_prior, counted)
+    run(posterior)
+    first = traced
+    run(posterior)
+    again = traced - first  # checks trace, and compile nothing
+    run(posterior)
+    assert traced - first - again == again < first / 2
+
+
+def test_functions_and_what_they_hold_are_let_go() -> None:
+    def make() -> list[weakref.ref]:
+        held = jnp.arange(1000.0)
+
+        def closure(t: jax.Array, row: jax.Array) -> jax.Array:
+            return -1e-6 * (row - t) ** 2 + 0 * held[3]
+
+        posterior = Posterior(log_prior, closure)
+        run(posterior, scan=2)
+        prepare(posterior, ROWS, jnp.float32(0.1), progress=False)
+        return [weakref.ref(closure), weakref.ref(held)]
+
+    references = make()
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+
+
+def test_matrix_products_keep_all_their_digits() -> None:
+    """On a GPU the default keeps 10 bits of a factor; the precision is in the program, whatever the machine."""
+    posterior = Posterior(lambda w: -0.5 * w @ w, lambda w, row: row @ w)
+    for function, arguments in ((posterior.log_prior, (ROWS[:3],)), (posterior.log_likelihood, (ROWS[:3], ROWS[3:6]))):
+        assert "HIGHEST" in str(jax.make_jaxpr(function)(*map(jnp.asarray, arguments)))
+    kernel = MetropolisHastings(
+        posterior, Shuffled(ROWS[:30].reshape(10, 3), 2), proposal=RandomWalk(0.1), bound=lambda a, b: a @ b
+    )
+    assert "HIGHEST" in str(jax.make_jaxpr(kernel.bound)(jnp.ones(3), jnp.ones(3)))
+
+
+def test_shared_functions_are_one() -> None:
+    assert shared(log_prior) is shared(log_prior)
+    assert Posterior(shared(log_prior), log_likelihood).log_prior is shared(log_prior)
+    assert Function(log_prior) != Function(log_prior)
+
+
+def test_a_part_survives_a_trip_through_jax() -> None:
+    posterior = jax.tree.map(lambda leaf: leaf, Posterior(log_prior, log_likelihood, 2.0))
+    gc.collect()
+    assert float(posterior.log_prior(jnp.float32(1.0))) == -50
+    leaves, structure = jax.tree.flatten(Posterior(lambda t: t, log_likelihood, 2.0))
+    gc.collect()
+    with pytest.raises(RuntimeError, match="Keep the object itself"):
+        jax.tree.unflatten(structure, leaves)
+
+
+@pytest.mark.parametrize("flat", [0, 0.0])
+def test_a_flat_prior_may_be_a_plain_number(flat: float) -> None:
+    trace = run(Posterior(lambda t: flat, lambda t, row: -((row - t) ** 2)))
+    assert np.isfinite(trace.position).all()
