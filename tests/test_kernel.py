@@ -98,3 +98,32 @@ def test_may_be_built_inside_jit(key: jax.Array) -> None:
     settings = (jnp.asarray(TARGET.data), jnp.float32(0.6), jnp.float32(2000.0))
     traced, plain = jax.jit(decide)(key, *settings), decide(key, *settings)
     assert jax.tree.map(float, traced[0]) == jax.tree.map(float, plain[0])
+
+
+@part
+class _Idle:
+    """Never decides, and asks for nothing more."""
+
+    Evidence = tc.acceptance.evidence.Moments
+
+    def appetite(self, population: Population) -> int:
+        return 10
+
+    def draw(self, key: jax.Array) -> tuple:
+        return ()
+
+    def open(self, noise: tuple, offset: jax.Array, bound: None, population: Population) -> tuple[tuple, Ask]:
+        return (), Ask(10)
+
+    def judge(self, memory: tuple, evidence: tc.acceptance.evidence.Moments, population: Population) -> Judgement:
+        return Judgement(memory, Ask(0), False, True)
+
+
+def test_a_test_that_neither_decides_nor_asks_is_over(key: jax.Array) -> None:
+    """A hang here is the failure."""
+    kernel = kernel_of(_Idle())
+    state, verdict = jax.jit(kernel.step)(key, kernel.init(0.5))
+    assert verdict.is_invalid
+    assert not verdict.is_accepted
+    assert float(state.position) == 0.5
+    assert int(verdict.num_rows) == 10

@@ -61,6 +61,25 @@ def test_no_surrogate_pays_where_the_posterior_is_far_from_normal() -> None:
     assert prepared.kernel().surrogate is None
 
 
+def test_chains_find_back_from_tails_that_are_heavier_than_the_proposals() -> None:
+    """Five separated rows: independent proposals alone have chains stuck in the tail, and the sd 7 % too small."""
+    x = np.array([-2, -1, 0.5, 1, 2], np.float32)
+    model = tc.models.logistic_regression(x[:, None], x > 0, prior_sd=10.0)
+    grid = np.linspace(-60, 90, 30_001)
+    log_density = -np.logaddexp(0, -np.abs(x) * grid[:, None]).sum(1) - grid**2 / 200
+    weights = np.exp(log_density - log_density.max())
+    mean = weights @ grid / weights.sum()
+    sd = np.sqrt(weights @ (grid - mean) ** 2 / weights.sum())
+    prepared = tc.prepare(model.posterior, model.data, np.zeros(1, np.float32), progress=False)
+    options = {"num_chains": 64, "scan": 0, "progress": False}
+    starts = prepared.starts(jr.key(1), 64)
+    trace = tc.sample(jr.key(2), prepared.kernel(), starts, 1000, **options)
+    assert trace.position.std() == pytest.approx(sd, rel=0.03)
+    assert trace.position.mean() == pytest.approx(mean, abs=0.05 * sd)
+    stuck = prepared.kernel(proposal=tc.PCN(prepared.laplace))
+    assert tc.sample(jr.key(2), stuck, starts, 1000, **options).position.std() < 0.96 * sd
+
+
 # ---- surrogates that move ----------------------------------------------------------------------
 
 

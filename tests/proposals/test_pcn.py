@@ -63,6 +63,29 @@ def test_the_law_of_a_step(beta: float) -> None:
     assert np.abs(z_scores(1.1 * beta**2 * COVARIANCE)).max() > 4.5
 
 
+def test_some_steps_are_those_of_a_random_walk() -> None:
+    def one(pcn: PCN, key: Array) -> tuple[Array, Array, Array]:
+        noise = pcn.draw(key, POSITION)
+        candidate, log_correction = pcn.propose(noise, POSITION)
+        return noise.is_walk, ravel_pytree(candidate)[0], jnp.asarray(log_correction)
+
+    keys = jr.split(jr.key(SEED), NUM_KEYS)
+    is_walk, steps, corrections = map(np.asarray, jax.jit(jax.vmap(one, (None, 0)))(PCN(LAPLACE, walk=0.3), keys))
+    assert abs(is_walk.mean() - 0.3) < 4.5 * np.sqrt(0.21 / NUM_KEYS)
+    assert not corrections[is_walk].any()
+    walked = steps[is_walk] - flat(POSITION)
+    np.testing.assert_allclose(np.cov(walked.T), 2.38**2 / 3 * COVARIANCE, atol=0.1)
+    np.testing.assert_allclose(walked.mean(0), 0, atol=4.5 * 2.38 * np.sqrt(2.0 / 3 / len(walked)))
+    plain = np.asarray(jax.jit(jax.vmap(one, (None, 0)))(PCN(LAPLACE), keys)[1])
+    np.testing.assert_allclose(steps[~is_walk], plain[~is_walk], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("walk", [-0.1, 1.0, np.nan, "some"])
+def test_the_chance_to_walk_is_a_chance(walk: Any) -> None:
+    with pytest.raises(ValueError, match="must be a chance"):
+        PCN(LAPLACE, walk=walk)
+
+
 def test_a_small_step_loses_no_digits() -> None:
     """The correction of a step of 0.0001, far out: a difference of two squares would be off by some 1e-3."""
     pcn = PCN(Laplace(jnp.zeros(2), covariance=np.eye(2)), 1e-4)
@@ -70,7 +93,8 @@ def test_a_small_step_loses_no_digits() -> None:
     w, beta = np.array([120.0, -90.0]), 1e-4
     there = np.sqrt(1 - beta**2) * w + beta * np.asarray(z, np.float64)
     expected = (there @ there - w @ w) / 2
-    assert pcn.propose(z, position).log_correction == pytest.approx(expected, rel=1e-5)
+    noise = pcn.draw(jr.key(0), position)._replace(normals=z)
+    assert pcn.propose(noise, position).log_correction == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
@@ -120,6 +144,10 @@ def run(pcn: PCN, sign: float = 1.0, acceptance: Any = Metropolis) -> Trace:
 @pytest.mark.parametrize("acceptance", [Metropolis, pytest.param(Barker, marks=pytest.mark.slow)])
 def test_chains_are_exact_for_a_wrong_laplace(acceptance: Any, beta: float) -> None:
     assert checks.agrees(run(PCN(OFF, beta), acceptance=acceptance), TARGET)
+
+
+def test_chains_are_exact_where_some_steps_walk() -> None:
+    assert checks.agrees(run(PCN(OFF, walk=0.4)), TARGET)
 
 
 @pytest.mark.parametrize("beta", [0.6, 1.0])

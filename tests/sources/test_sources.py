@@ -15,6 +15,7 @@ from jax import random as jr
 
 from conftest import SEED
 from registry import SOURCES
+from tallchain import Austere, MetropolisHastings, Posterior, RandomWalk
 from tallchain.acceptance.evidence import Moments
 from tallchain.sources import Shuffled, WithReplacement, shuffled
 from tallchain.types import Ask, replace
@@ -312,10 +313,23 @@ def test_the_variance_of_windows_is_right_on_average_over_shuffles(rows: int, wi
 # ---- which way of reading, and how wide --------------------------------------------------------
 
 
-@pytest.mark.parametrize(("num_rows", "batch_size"), [(1250, 1), (2500, 2), (6250, 5)])
-def test_auto_reads_windows_from_1250_rows_per_batch_row_on(num_rows: int, batch_size: int) -> None:
-    assert Shuffled(np.zeros(num_rows, np.float32), batch_size).windows is True
-    assert Shuffled(np.zeros(num_rows - 1, np.float32), batch_size).windows is False
+@pytest.mark.parametrize(("num_rows", "appetite"), [(1250, 1), (2500, 2), (6250, 5)])
+def test_auto_reads_windows_from_1250_rows_per_row_of_a_look_on(num_rows: int, appetite: int) -> None:
+    assert Shuffled(np.zeros(num_rows, np.float32), 1).suited(appetite).windows is True
+    assert Shuffled(np.zeros(num_rows - 1, np.float32), 1).suited(appetite).windows is False
+    assert Shuffled(np.zeros(num_rows, np.float32), 1).suited(num_rows).windows is True
+    assert Shuffled(np.zeros(num_rows, np.float32), 1, windows=False).suited(1).windows is False
+
+
+def test_the_kernel_settles_windows_by_the_batch_of_its_test() -> None:
+    """Not by the source's: windows of 500 of 12,500 rows would have variances off by a fifth."""
+    source = Shuffled(np.random.default_rng(SEED).standard_normal(12_500).astype(np.float32), 10)
+    posterior = Posterior(lambda t: -(t**2) / 2, lambda t, row: t * row)
+    for batch, expected in ((500, False), (11, False), (10, True)):
+        test = Austere(0.01, batch=batch)
+        kernel = MetropolisHastings(posterior, source, proposal=RandomWalk(0.1), acceptance=test)
+        assert kernel.width == batch
+        assert kernel.source.windows is expected
 
 
 @every_source
