@@ -77,20 +77,24 @@ class Still:
         (
             {"x": np.zeros((4, 2)), "y": np.zeros(3)},
             1,
-            ["same number of rows", "['x']: shape (4, 2), ['y']: shape (3,)"],
+            ["same number of rows", "data['x']: shape (4, 2), data['y']: shape (3,)"],
         ),
-        ({"x": np.zeros(4), "y": 1.0}, 1, ["with the rows along the first axis", "['y']: shape ()"]),
+        ({"x": np.zeros(4), "y": 1.0}, 1, ["with the rows along the first axis", "data['y']: shape ()"]),
         (1.0, 1, ["with the rows along the first axis", "data: shape ()"]),
-        ([1.0, 2.0], 1, ["with the rows along the first axis", "[0]: shape (), [1]: shape ()"]),
-        ({}, 1, ["must be an array, or a pytree of arrays", "got {}"]),
-        (None, 1, ["must be an array, or a pytree of arrays", "got None"]),
+        ([1.0, 2.0], 1, ["with the rows along the first axis", "data[0]: shape (), data[1]: shape ()"]),
+        ({}, 1, ["must be an array, a frame or a pytree of arrays", "got {}"]),
+        (None, 1, ["must be an array, a frame or a pytree of arrays", "got None"]),
         (np.zeros((0, 2)), 1, ["at least one row", "got data: shape (0, 2)"]),
-        (ROWS, 0, ["batch_size=...)` must be between 1 and 20, the number of rows; got 0."]),
-        (ROWS, -5, ["batch_size=...)` must be between 1 and 20, the number of rows; got -5."]),
-        (ROWS, 21, ["batch_size=...)` must be between 1 and 20, the number of rows; got 21."]),
-        (ROWS, 5.0, ["batch_size=...)` must be between 1 and 20, the number of rows; got 5.0."]),
-        (ROWS, "5", ["batch_size=...)` must be between 1 and 20, the number of rows; got '5'."]),
-        (ROWS, None, ["batch_size=...)` must be between 1 and 20, the number of rows; got None."]),
+        (ROWS, 0, ["batch_size=...)` must be a whole number between 1 and 20, the number of rows; got 0."]),
+        (ROWS, -5, ["batch_size=...)` must be a whole number between 1 and 20, the number of rows; got -5."]),
+        (ROWS, 21, ["batch_size=...)` must be a whole number between 1 and 20, the number of rows; got 21."]),
+        (
+            ROWS,
+            5.0,
+            ["batch_size=...)` must be a whole number between 1 and 20, the number of rows; got 5.0. Write 5."],
+        ),
+        (ROWS, "5", ["batch_size=...)` must be a whole number between 1 and 20, the number of rows; got '5'."]),
+        (ROWS, None, ["batch_size=...)` must be a whole number between 1 and 20, the number of rows; got None."]),
     ],
 )
 def test_sources(source: Any, data: Any, batch_size: Any, fragments: list[str]) -> None:
@@ -313,11 +317,6 @@ LIKELIHOOD, PRIOR = "`log_likelihood(position, row)`", "`log_prior(position)`"
             ValueError,
             LIKELIHOOD + " is -inf at the initial position of chain 0, for the row array(1., dtype=float32)",
         ),
-        "missing value in a row": (
-            lambda: sample(kernel=kernel_of(data={"x": np.where(ROWS == 1.0, np.nan, ROWS)}, log_likelihood=of_a_dict)),
-            ValueError,
-            LIKELIHOOD + " is nan at the initial position of chain 0, for the row {'x': array(nan, dtype=float32)}",
-        ),
         "prior of each coordinate": (
             lambda: sample(jnp.zeros(3), kernel=kernel_of(log_prior=lambda t: -(t**2))),
             ValueError,
@@ -341,10 +340,6 @@ LIKELIHOOD, PRIOR = "`log_likelihood(position, row)`", "`log_prior(position)`"
 @pytest.mark.usefixtures("no_sampler")
 def test_posterior_at_the_start(call: Any, error: type[Exception], fragments: list[str]) -> None:
     refuse(call, error, *fragments)
-
-
-def of_a_dict(t: Array, row: dict[str, Array]) -> Array:
-    return log_likelihood(t, row["x"])
 
 
 def jnp_log(t: Array) -> Array:

@@ -1,47 +1,165 @@
-"""What the sources share: checking the data, and how wide a window may be."""
+"""What the sources share: taking the user's data, and how wide a window may be."""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.types import Array, PyTree, is_whole
+from tallchain import frames
+from tallchain.types import Array, PyTree, is_traced, is_whole
 
 _WINDOW_BYTES = 2**18  # of data per window and chain: wide enough to stream, small enough for a thousand chains
 _NARROWEST, _WIDEST = 128, 8192
+MOST_ROWS = 2**31 - 2 * _WIDEST
+"""The reach of a 32-bit index, with room for a window."""
+_BLOCK = 2**18  # entries that are checked at a time
+_WIDER = 'or give JAX 64 bits: `jax.config.update("jax_enable_x64", True)`.'
+
+# ---- taking data -------------------------------------------------------------------------------
 
 
-def check_data(call: str, data: PyTree, batch_size: Any) -> tuple[int, int]:
-    """Return (number of rows, batch size), or say what is wrong with them."""
-    leaves = jax.tree_util.tree_leaves_with_path(data)
-    if not leaves or any(np.ndim(leaf) == 0 for _, leaf in leaves):
+def take_data(call: str, data: PyTree) -> tuple[PyTree, int]:
+    """Return the data as a pytree of arrays and the number of rows, or say what is wrong with them.
+
+    Nothing is copied: NumPy arrays stay what they are, for the caller to convert. A frame of pandas or polars becomes a
+    dict of its columns. JAX arrays stay where they are; of those inside `jit` only the shapes are checked.
+    """
+    data = jax.tree.map(lambda leaf: _arrays(call, leaf), data)
+    leaves = [(f"data{jax.tree_util.keystr(path)}", leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(data)]
+    if not leaves or any(leaf.ndim == 0 for _, leaf in leaves):
         raise ValueError(
-            f"`{call}(data=...)` must be an array, or a pytree of arrays, with the rows along the first axis; "
+            f"`{call}(data=...)` must be an array, a frame or a pytree of arrays, with the rows along the first axis; "
             f"got {_shapes(leaves) if leaves else repr(data)}."
         )
     if len({len(leaf) for _, leaf in leaves}) > 1:
         raise ValueError(f"`{call}(data=...)` must have the same number of rows in every array; got {_shapes(leaves)}.")
-    if not all(_dtype(leaf).kind in "biufc" for _, leaf in leaves):
-        raise TypeError(
-            f"`{call}(data=...)` must hold numbers; got "
-            + ", ".join(f"{jax.tree_util.keystr(path) or 'data'}: {_dtype(leaf)}" for path, leaf in leaves)
-            + ". Encode text as numbers first."
-        )
+    wrong = ", ".join(f"{name}: {leaf.dtype}" for name, leaf in leaves if leaf.dtype.kind not in "biufc")
+    if wrong:
+        raise TypeError(f"`{call}(data=...)` must hold numbers; got {wrong}. Encode text as numbers first.")
     num_rows = len(leaves[0][1])
     if num_rows == 0:
         raise ValueError(f"`{call}(data=...)` must hold at least one row; got {_shapes(leaves)}.")
-    if num_rows > 2**31 - 2 * _WIDEST:
+    if num_rows > MOST_ROWS:
         raise ValueError(
             f"`{call}(data=...)` must hold fewer than 2^31 rows, the reach of a 32-bit index; got {num_rows}."
         )
-    if not is_whole(batch_size, least=1) or batch_size > num_rows:
+    for name, leaf in leaves:
+        if not is_traced(leaf):
+            _check_values(f"`{call}(data=...)`", name, leaf)
+    return data, num_rows
+
+
+def check_batch_size(call: str, batch_size: Any, num_rows: int) -> int:
+    """Return the batch size, or say what is wrong with it."""
+    if is_whole(batch_size, least=1) and batch_size <= num_rows:
+        return int(batch_size)
+    hint = f" Write {int(batch_size)}." if isinstance(batch_size, float) and batch_size.is_integer() else ""
+    raise ValueError(
+        f"`{call}(batch_size=...)` must be a whole number between 1 and {num_rows}, the number of rows; got "
+        f"{batch_size!r}.{hint}"
+    )
+
+
+def fingerprint(data: PyTree) -> int:
+    """Return a checksum of the arrays that somebody may write to: those of NumPy."""
+    found = 0
+    for leaf in jax.tree.leaves(data):
+        if isinstance(leaf, np.ndarray):
+            for _, block in _blocks(leaf):
+                found = zlib.crc32(np.ascontiguousarray(block).view(np.uint8).data, found)
+    return found
+
+
+def on_host(leaf: Any) -> np.ndarray | None:
+    """Return the array itself if NumPy can read it without a transfer; None for one on an accelerator, or a tracer."""
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    if is_traced(leaf) or {device.platform for device in leaf.devices()} != {"cpu"} or len(leaf.devices()) > 1:
+        return None
+    return np.asarray(leaf)
+
+
+def _arrays(call: str, leaf: Any) -> PyTree:
+    if isinstance(leaf, jax.Array | np.ndarray):
+        return leaf
+    if frames.is_frame(leaf):
+        return frames.columns(f"`{call}(data=...)`", leaf)
+    return frames.column(leaf) if hasattr(leaf, "to_numpy") else np.asarray(leaf)
+
+
+def _check_values(quoted: str, name: str, leaf: Any) -> None:
+    """Refuse missing values, and numbers that do not survive the conversion to JAX's type."""
+    kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    if leaf.dtype.kind in "iu" and kept != leaf.dtype:
+        _check_integers(quoted, name, leaf, kept)
+    if leaf.dtype.kind not in "fc":
+        return
+    values = on_host(leaf)
+    missing, first = _missing_on_device(leaf) if values is None else _check_floats(quoted, name, values, kept)
+    if missing:
         raise ValueError(
-            f"`{call}(batch_size=...)` must be between 1 and {num_rows}, the number of rows; got {batch_size!r}."
+            f"{quoted} must have no missing values; got NaN in {name}, in {int(missing):,} of {len(leaf):,} rows, the "
+            f"first of them row {int(first)}. Fill in or drop missing values first."
         )
-    return num_rows, int(batch_size)
+
+
+def _check_integers(quoted: str, name: str, values: np.ndarray, kept: np.dtype) -> None:
+    reach = np.iinfo(kept)
+    if not values.size or (reach.min <= values.min() and values.max() <= reach.max):
+        return
+    for start, block in _blocks(values):
+        is_lost = (block < reach.min) | (block > reach.max)
+        if is_lost.any():
+            at = int(np.argwhere(is_lost)[0, 0])
+            raise ValueError(
+                f"{quoted} must hold integers that fit into {kept}, JAX's type for them; got {block[is_lost][0]} in "
+                f"{name}, row {start + at}. Subtract an offset, convert them to floats, {_WIDER}"
+            )
+
+
+def _check_floats(quoted: str, name: str, values: np.ndarray, kept: np.dtype) -> tuple[int, int]:
+    """Refuse what overflows in the conversion; return how many rows have a NaN, and the first of them."""
+    missing, first = 0, -1
+    for start, block in _blocks(values):
+        if kept != values.dtype:
+            with np.errstate(over="ignore"):
+                is_lost = np.isinf(block.astype(kept))
+            is_lost &= np.isfinite(block)
+            if is_lost.any():
+                at = int(np.argwhere(is_lost)[0, 0])
+                raise ValueError(
+                    f"{quoted} must hold numbers that fit into {kept}, JAX's type for them; got {block[is_lost][0]} "
+                    f"in {name}, row {start + at}. Rescale them, {_WIDER}"
+                )
+        is_missing = np.isnan(block)
+        if is_missing.any():
+            rows = np.flatnonzero(is_missing.reshape(len(block), -1).any(1))
+            missing, first = missing + len(rows), start + int(rows[0]) if first < 0 else first
+    return missing, first
+
+
+@jax.jit
+def _missing_on_device(leaf: Array) -> tuple[Array, Array]:
+    is_missing = jnp.any(jnp.isnan(leaf), axis=tuple(range(1, leaf.ndim)))
+    return jnp.sum(is_missing), jnp.argmax(is_missing)
+
+
+def _blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (first row, rows) of bounded size, so that no temporary is as large as the data."""
+    step = max(1, _BLOCK // max(1, int(np.prod(values.shape[1:]))))
+    return ((start, values[start : start + step]) for start in range(0, len(values), step))
+
+
+def _shapes(leaves: list[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name}: shape {leaf.shape}" for name, leaf in leaves)
+
+
+# ---- windows -----------------------------------------------------------------------------------
 
 
 def window_width(appetite: int, data: PyTree) -> int:
@@ -56,23 +174,15 @@ def widest_window(data: PyTree) -> int:
     Wide windows spread the cost of a look over more rows; but every chain holds its own window, so rows of many columns
     get narrower ones.
     """
-    row_bytes = sum(_itemsize(leaf) * int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(data))
-    return min(max(_WINDOW_BYTES // max(row_bytes, 1), _NARROWEST), _WIDEST)
+    return min(max(_WINDOW_BYTES // max(row_bytes(data), 1), _NARROWEST), _WIDEST)
+
+
+def row_bytes(data: PyTree) -> int:
+    """Return the bytes of one row once JAX holds it, which may be half of what NumPy does."""
+    sizes = (jax.dtypes.canonicalize_dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(data))
+    return sum(size * int(np.prod(leaf.shape[1:])) for size, leaf in zip(sizes, jax.tree.leaves(data), strict=True))
 
 
 def take_rows(data: PyTree, index: Array) -> PyTree:
     """Gather rows by index."""
     return jax.tree.map(lambda leaf: jnp.take(leaf, index, axis=0, mode="clip"), data)
-
-
-def _dtype(leaf: Any) -> np.dtype:
-    return leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
-
-
-def _itemsize(leaf: Any) -> int:
-    """Bytes of one entry once JAX holds it, which may be half of what NumPy does."""
-    return jax.dtypes.canonicalize_dtype(leaf.dtype).itemsize
-
-
-def _shapes(leaves: list[Any]) -> str:
-    return ", ".join(f"{jax.tree_util.keystr(path) or 'data'}: shape {np.shape(leaf)}" for path, leaf in leaves)

@@ -11,8 +11,16 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
+from tallchain.sources.copying import order_rows, shuffle, shuffle_rows
 from tallchain.sources.permutation import mix, permute
-from tallchain.sources.rows import check_data, take_rows, widest_window, window_width
+from tallchain.sources.rows import (
+    MOST_ROWS,
+    check_batch_size,
+    take_data,
+    take_rows,
+    widest_window,
+    window_width,
+)
 from tallchain.types import Array, Ask, Population, PyTree, RowFunction, is_whole, part, replace, set_fields, static
 
 ROWS_PER_BATCH_ROW = 1250
@@ -41,8 +49,9 @@ class Shuffled:
       N, at the price of a gather.
 
     Args:
-        data: a pytree of arrays with the rows along the first axis. Copied; 64-bit floats become 32-bit unless JAX is
-            told otherwise.
+        data: an array, a pytree of arrays with the rows along the first axis, or a frame of pandas or polars, of which
+            a row is a dict by column name. Copied; 64-bit floats become 32-bit unless JAX is told otherwise. Missing
+            values (NaN) are refused.
         batch_size: m, the rows a test reads between judgements unless it has a wish of its own.
         seed: of the one shuffle.
         exact: indices of rows that EVERY decision reads; only the others are sampled. For the few rows on which most
@@ -75,25 +84,22 @@ class Shuffled:
         exact: Any = (),
         copies: Any = None,
     ) -> None:
-        num_data, batch_size = check_data("Shuffled", data, batch_size)
+        data, num_data = take_data("Shuffled", data)
+        batch_size = check_batch_size("Shuffled", batch_size, num_data)
         exact = _check_exact(exact, num_data, batch_size)
         copies = _check_copies(copies, num_data)
-        slots = np.setdiff1d(np.arange(num_data), exact) if len(exact) else np.arange(num_data)
-        if copies is not None:
-            slots = np.repeat(slots, copies[slots])
-        num_rows = len(slots)
+        num_rows = num_data - len(exact) if copies is None else int(copies.sum() - copies[exact].sum())
         if not (windows == "auto" or isinstance(windows, bool)):
             raise ValueError(f'`Shuffled(windows=...)` must be True, False or "auto"; got {windows!r}.')
-        data = jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf), data)
         if not is_whole(seed, least=0):
             raise ValueError(f"`Shuffled(seed=...)` must be a whole number, at least 0; got {seed!r}.")
-        order = slots[np.random.default_rng(seed).permutation(num_rows)]
-        if windows:
-            order = np.concatenate([order, order[: widest_window(data)]])
-        order = np.concatenate([exact, order])
+        repeated = min(widest_window(data), num_rows) if windows else 0
         share = None
-        if copies is not None:
-            share = np.where(np.arange(len(order)) < len(exact), 1.0, 1 / copies[order])
+        if copies is None and not len(exact):
+            data = shuffle_rows(data, seed, repeated)
+        else:
+            order = _order(num_data, seed, repeated, exact, copies)
+            data, share = order_rows((data, _shares(exact, copies)), order)
         set_fields(
             self,
             num_rows=num_rows,
@@ -101,8 +107,8 @@ class Shuffled:
             windows=windows,
             num_exact=len(exact),
             num_data=num_data,
-            data=jax.tree.map(lambda leaf: jnp.asarray(leaf[order]), data),
-            share=None if share is None else jnp.asarray(share, jnp.result_type(float)),
+            data=data,
+            share=share,
         )
 
     @property
@@ -198,6 +204,24 @@ class Shuffled:
         return rows, jnp.minimum(width - within, self.num_rows - cursor.position)
 
 
+def _order(num_data: int, seed: int, repeated: int, exact: np.ndarray, copies: np.ndarray | None) -> np.ndarray:
+    """Return the rows that every decision reads, then the others shuffled, each as often as it is there."""
+    slots = np.delete(np.arange(num_data, dtype=np.int32), exact)
+    if copies is not None:
+        slots = np.repeat(slots, np.delete(copies, exact))
+    slots = shuffle(slots, seed)
+    return np.concatenate([exact, slots, slots[:repeated]], dtype=np.int32)
+
+
+def _shares(exact: np.ndarray, copies: np.ndarray | None) -> np.ndarray | None:
+    """Return 1/c_i by row of the user's data."""
+    if copies is None:
+        return None
+    shares = np.divide(1, copies, out=np.empty(len(copies), jnp.result_type(float)), casting="same_kind")
+    shares[exact] = 1
+    return shares
+
+
 def _check_copies(copies: Any, num_rows: int) -> np.ndarray | None:
     """Return how often each row is to be there, or say what is wrong with it."""
     if copies is None:
@@ -208,7 +232,13 @@ def _check_copies(copies: Any, num_rows: int) -> np.ndarray | None:
             f"`Shuffled(copies=...)` must be whole numbers, at least 1, one for each of the {num_rows} rows; got "
             f"{copies!r}."
         )
-    return counts.astype(np.int64)
+    total = counts.sum(dtype=np.float64)  # integers could wrap
+    if total > MOST_ROWS:
+        raise ValueError(
+            f"`Shuffled(copies=...)` must add up to fewer than 2^31 rows, the reach of a 32-bit index; got "
+            f"{total:,.0f}. Divide them all by the same number, and round up."
+        )
+    return counts.astype(np.int64, copy=False)
 
 
 def _check_exact(exact: Any, num_rows: int, batch_size: int) -> np.ndarray:

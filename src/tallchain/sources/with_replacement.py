@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import random as jr
 
-from tallchain.sources.rows import check_data, take_rows, window_width
+from tallchain.sources.copying import copy_rows
+from tallchain.sources.rows import check_batch_size, take_data, take_rows, window_width
 from tallchain.types import Array, Ask, Population, PyTree, RowFunction, part, set_fields, static
 
 
@@ -27,7 +28,7 @@ class WithReplacement:
     No finite-population factor applies, and reading N rows is not reading all rows; a census reads them in order.
 
     Args:
-        data: a pytree of arrays with the rows along the first axis.
+        data: as for `Shuffled`. Copied.
         batch_size: m, the rows a test reads between judgements unless it has a wish of its own.
     """
 
@@ -36,8 +37,9 @@ class WithReplacement:
     data: PyTree
 
     def __init__(self, data: PyTree, batch_size: int) -> None:
-        num_rows, batch_size = check_data("WithReplacement", data, batch_size)
-        set_fields(self, num_rows=num_rows, batch_size=batch_size, data=jax.tree.map(jnp.asarray, data))
+        data, num_rows = take_data("WithReplacement", data)
+        batch_size = check_batch_size("WithReplacement", batch_size, num_rows)
+        set_fields(self, num_rows=num_rows, batch_size=batch_size, data=jax.tree.map(copy_rows, data))
 
     @property
     def population(self) -> Population:

@@ -23,6 +23,7 @@ from jax import random as jr
 
 from tallchain.functions import program
 from tallchain.keys import make_key
+from tallchain.sources.rows import check_batch_size, take_data
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import map_blocks
 from tallchain.surrogates.residual import needs_float64, residual
@@ -130,8 +131,9 @@ def influence(
     if not is_whole(num_draws, least=2):
         raise ValueError(f"`influence(num_draws=...)` must be a whole number, at least 2; got {num_draws!r}.")
     begun = time.perf_counter()
+    data, num_rows = take_data("influence", data)
+    batch_size = check_batch_size("influence", batch_size, num_rows)
     data = jax.tree.map(jnp.asarray, data)
-    num_rows = len(jax.tree.leaves(data)[0])
     scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(seed)))
     scores = _scores(posterior, surrogate, scoring, data, num_rows)
     copies = 1 + np.round(scores / max(float(scores.mean()), 1e-30)).astype(np.int64)

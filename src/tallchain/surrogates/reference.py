@@ -27,7 +27,7 @@ from scipy import linalg
 
 from tallchain.checks import check_scalar
 from tallchain.functions import program
-from tallchain.sources.rows import check_data
+from tallchain.sources.rows import take_data
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import Passes, Terms, as_floats, derivatives
 from tallchain.types import Array, Posterior, PyTree, is_whole
@@ -104,7 +104,7 @@ def find_reference(
 
     Args:
         posterior: log prior, log likelihood of one row, temperature.
-        data: an array, or a pytree of arrays, with the rows along the first axis.
+        data: all rows, as for a source: an array, a pytree of arrays or a frame.
         initial: the position to start from; where there are several modes, the one found depends on it.
         max_iterations: of the trust-region method; each takes one pass over the rows, or several for more than 200
             coordinates.
@@ -114,7 +114,7 @@ def find_reference(
         NoReferenceError: if there is no mode to be found, with what to do about it.
     """
     begun = time.perf_counter()
-    start = _check(posterior, data, initial, max_iterations)
+    data, start = _check(posterior, data, initial, max_iterations)
     with _progress_bar(bool(progress)) as report:
         objective = _Objective(posterior, data, start, report)
         found, iterations = _search(objective, max_iterations)
@@ -436,11 +436,11 @@ def _brief(flat: np.ndarray) -> str:
 # ---- checks ------------------------------------------------------------------------------------
 
 
-def _check(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> PyTree:
-    """Return the start in JAX's default float, or say what is wrong with the input."""
+def _check(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> tuple[PyTree, PyTree]:
+    """Return the data and the start in JAX's default float, or say what is wrong with the input."""
     if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
         raise TypeError(f"`find_reference(posterior=...)` must be a Posterior(...); got {posterior!r}.")
-    check_data("find_reference", data, 1)
+    data, _ = take_data("find_reference", data)
     if not is_whole(max_iterations, least=1):
         raise ValueError(
             f"`find_reference(max_iterations=...)` must be a whole number, at least 1; got {max_iterations!r}."
@@ -450,7 +450,7 @@ def _check(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -
     check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, start)
     hint = "It is for ONE row: sum over the entries of a row, not over rows."
     check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, start, row)
-    return start
+    return data, start
 
 
 def _check_initial(initial: PyTree) -> PyTree:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from tallchain.sources.rows import take_data
 from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.reference import Reference
 from tallchain.types import Array, Posterior, PyTree, RowFunction, dot, part, set_fields, static
@@ -58,7 +59,7 @@ class Taylor:
     def __init__(self, posterior: Posterior, data: PyTree, reference: Reference | PyTree, order: int = 2) -> None:
         if order not in (1, 2):
             raise ValueError(f"`Taylor(order=...)` must be 1 or 2; got {order!r}.")
-        num_rows = len(jax.tree.leaves(data)[0])
+        data, num_rows = take_data("Taylor", data)
         if isinstance(reference, Reference):
             if reference.num_rows != num_rows:
                 raise ValueError(

@@ -1,0 +1,86 @@
+"""A copy of the rows for JAX that nobody else can write to, in little more memory than the copy itself.
+
+`jnp.asarray(array)` will not do: for a large array it returns before the copy is made, so that what is written to the
+array afterwards may get in. Here NumPy makes the copy, in JAX's type and block by block, and JAX takes it over: on a
+CPU it uses the same memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallchain.sources.rows import on_host, row_bytes
+from tallchain.types import Array, PyTree
+
+_ALIGNMENT = 64  # bytes: JAX takes over no memory that is aligned to less
+_GATHERED = 2**20  # bytes that are gathered at a time
+_NARROW = 16  # bytes of a row: beside narrower ones, the indices of an order would take too much memory
+
+
+def copy_rows(leaf: Any) -> Array:
+    """Copy an array; one of JAX's needs no copy, since nobody writes to it."""
+    if isinstance(leaf, jax.Array):
+        return leaf
+    held = _allocate(leaf.shape, leaf.dtype)
+    held[...] = leaf
+    return _hand_over(held, leaf)
+
+
+def shuffle_rows(data: PyTree, seed: int, repeated: int) -> PyTree:
+    """Copy all rows in the order of `shuffle(arange(N), seed)`, followed by the first `repeated` of them again."""
+    leaves = jax.tree.leaves(data)
+    num_rows = len(leaves[0])
+    if row_bytes(data) >= _NARROW or any(on_host(leaf) is None for leaf in leaves):
+        order = shuffle(np.arange(num_rows, dtype=np.int32), seed)
+        return order_rows(data, np.concatenate([order, order[:repeated]]) if repeated else order)
+
+    def shuffled(leaf: Any) -> Array:
+        held = _allocate((num_rows + repeated, *leaf.shape[1:]), leaf.dtype)
+        held[:num_rows] = on_host(leaf)
+        if held.size:
+            shuffle(held[:num_rows].reshape(num_rows, -1).view(f"V{held[0].nbytes}")[:, 0], seed)
+        held[num_rows:] = held[:repeated]
+        return _hand_over(held, leaf)
+
+    return jax.tree.map(shuffled, data)
+
+
+def order_rows(data: PyTree, order: np.ndarray) -> PyTree:
+    """Copy the rows at these indices, in this order."""
+
+    def ordered(leaf: Any) -> Array:
+        values = on_host(leaf)
+        if values is None:
+            return leaf[jnp.asarray(order)]
+        held = _allocate((len(order), *values.shape[1:]), values.dtype)
+        step = max(1, _GATHERED // max(1, values[:1].nbytes))
+        for start in range(0, len(order), step):
+            held[start : start + step] = values[order[start : start + step]]
+        return _hand_over(held, leaf)
+
+    return jax.tree.map(ordered, data)
+
+
+def shuffle(values: np.ndarray, seed: int) -> np.ndarray:
+    """Shuffle in place, and return, one axis of anything: into the order of `default_rng(seed).permutation(N)`."""
+    np.random.default_rng(seed).shuffle(values)
+    return values
+
+
+def _hand_over(held: np.ndarray, leaf: Any) -> Array:
+    """Make the copy an array of JAX, on the device of the leaf if that was put on one."""
+    is_placed = isinstance(leaf, jax.Array) and leaf.committed
+    return jax.device_put(held, leaf.sharding if is_placed else None)
+
+
+def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an empty array of JAX's type for these numbers, aligned for JAX to take over."""
+    kept = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    size = int(np.prod(shape)) * kept.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first : first + size].view(kept).reshape(shape)
