@@ -67,6 +67,20 @@ def test_plans_predict_the_variance_of_the_numbers_per_row() -> None:
         assert plan.most_rows == pytest.approx(rows.max(), rel=0.01)
 
 
+def test_rows_of_equal_score_are_ranked_too() -> None:
+    """Most rows of binary data have a score in common: reading 100 of them always leaves the others to be sampled."""
+    x = np.stack([np.ones(NUM_ROWS), RANDOM.random(NUM_ROWS) < 0.2], 1).astype(np.float32)
+    model = logistic_regression(x, RANDOM.random(NUM_ROWS) < 0.3, bound=False)
+    reference = find_reference(model.posterior, model.data, np.zeros(2, np.float32), progress=False)
+    surrogate = Taylor(model.posterior, model.data, reference, 1)
+    result = influence(model.posterior, model.data, surrogate, reference.laplace, batch_size=20)
+    every, *exact = (plan for plan in result.plans if plan.method != "copies")
+    assert len(np.unique(result.scores)) < 5
+    assert [plan.num_exact for plan in exact] == [100, 300]
+    assert 0.7 * every.rows < exact[0].rows < 0.95 * every.rows
+    assert exact[1].rows < 0.8 * exact[0].rows
+
+
 def test_log_ratios_are_exact() -> None:
     here, there = pairs(0, 1)
     x = X.astype(np.float64)
@@ -117,6 +131,6 @@ def test_refuses() -> None:
         found(method="some")
     with pytest.raises(ValueError, match="num_draws"):
         found(num_draws=1)
-    bad = MODEL.data | {"x": jnp.asarray(X).at[5].set(jnp.nan)}
+    bad = MODEL.data | {"x": jnp.asarray(X).at[5].set(jnp.inf)}
     with pytest.raises(ValueError, match="row 5 is not finite"):
         influence(MODEL.posterior, bad, SURROGATE, LAPLACE)

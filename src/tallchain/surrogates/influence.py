@@ -139,8 +139,7 @@ def influence(
     copies = 1 + np.round(scores / max(float(scores.mean()), 1e-30)).astype(np.int64)
     ranked = np.argsort(-scores, kind="stable")
     counts = [count for count in _EXACT if count <= num_rows // 4]
-    limits = np.array([scores[ranked[count - 1]] for count in counts])
-    sums = _judge(posterior, surrogate, judging, data, scores, copies, limits)
+    sums = _judge(posterior, surrogate, judging, data, ranked, copies, counts)
     plans = _plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, copies)
     chosen = _choose(plans, method, batch_size)
     return Influence(
@@ -233,19 +232,21 @@ def _judge(
     surrogate: Any,
     pairs: _Pairs,
     data: PyTree,
-    scores: np.ndarray,
+    ranked: np.ndarray,
     copies: np.ndarray,
-    limits: np.ndarray,
+    counts: list[int],
 ) -> np.ndarray:
     """Sum powers 1, 2, 4 of residuals over all rows, by (proposal, way to sample, power), in float64."""
-    num_rows = len(scores)
+    num_rows = len(ranked)
     width, in_float64 = min(_WIDTH, num_rows), needs_float64(num_rows, posterior.temperature)
-    rows = (data, jnp.asarray(scores, jnp.result_type(float)), jnp.asarray(copies, jnp.result_type(float)))
-    most = jnp.asarray(limits, jnp.result_type(float))
+    ranks = np.empty(num_rows, np.int32)  # not scores: many rows may have the same
+    ranks[ranked] = np.arange(num_rows, dtype=np.int32)
+    rows = (data, jnp.asarray(ranks), jnp.asarray(copies, jnp.result_type(float)))
+    firsts = jnp.asarray(counts, jnp.int32)
     total = 0.0
     for first in range(0, -(-num_rows // width), _BLOCKS):
         total = total + np.asarray(
-            _judge_blocks(posterior, surrogate, pairs, rows, most, first, width, in_float64), np.float64
+            _judge_blocks(posterior, surrogate, pairs, rows, firsts, first, width, in_float64), np.float64
         ).sum(0)
     return np.asarray(total)
 
@@ -256,16 +257,16 @@ def _judge_blocks(
     surrogate: Any,
     pairs: _Pairs,
     rows: PyTree,
-    limits: Array,
+    firsts: Array,
     first: int,
     width: int,
     in_float64: bool,
 ) -> Array:
     def one(rows: PyTree, index: Array, is_new: Array) -> Array:
-        data, scores, copies = rows
+        data, ranks, copies = rows
         # By way to sample and row: what to divide by, and whether the row is sampled at all.
-        parts = jnp.stack([jnp.ones_like(copies), copies, *(jnp.ones_like(copies),) * len(limits)])
-        is_sampled = jnp.concatenate([jnp.ones((2, width), bool), scores < limits[:, None]]) & is_new
+        parts = jnp.stack([jnp.ones_like(copies), copies, *(jnp.ones_like(copies),) * len(firsts)])
+        is_sampled = jnp.concatenate([jnp.ones((2, width), bool), ranks >= firsts[:, None]]) & is_new
 
         def sums(pair: _Pairs) -> Array:
             r = jax.vmap(residual(posterior, surrogate, *pair, in_float64=in_float64))(data)
