@@ -254,6 +254,18 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
             TypeError,
             "`MetropolisHastings(source=...)` must be an object with `look`; got array(",
         ),
+        "bound with copies": (
+            lambda: tc.MetropolisHastings(
+                tc.Posterior(log_prior, log_likelihood),
+                tc.Shuffled(ROWS, 5, exact=[3], copies=1 + np.arange(20) % 2),
+                proposal=tc.RandomWalk(1.0),
+                bound=lambda t, there: 1.0,
+            ),
+            ValueError,
+            "`MetropolisHastings(bound=...)` does not go with a source that has some rows several times",
+            "this one has 28 for 20 rows",
+            "Leave the bound or the copies out",
+        ),
         "function for a posterior": (
             lambda: tc.MetropolisHastings(log_likelihood, tc.Shuffled(ROWS, 5), proposal=tc.RandomWalk(1.0)),
             TypeError,
@@ -513,6 +525,17 @@ def test_init_refuses_what_sample_refuses() -> None:
             "`Shuffled(data=...)` must hold numbers; got data: <U1",
         ),
         "True for a batch": (lambda: tc.Shuffled(ROWS, True), ValueError, "`Shuffled(batch_size=...)`", "got True"),
+        "too many copies": (
+            lambda: tc.Shuffled(ROWS, 5, copies=np.full(20, 2**27)),
+            ValueError,
+            "`Shuffled(copies=...)` must add up to fewer than 2^31 rows",
+            "got 2,684,354,560.",
+        ),
+        "copies that wrap": (
+            lambda: tc.Shuffled(ROWS, 5, copies=np.full(20, 2**63, np.uint64)),
+            ValueError,
+            "`Shuffled(copies=...)` must add up to fewer than 2^31 rows",
+        ),
         "a negative seed": (lambda: tc.Shuffled(ROWS, 5, seed=-1), ValueError, "`Shuffled(seed=...)`", "got -1"),
     }
 )
