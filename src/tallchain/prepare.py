@@ -15,6 +15,7 @@ from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.sources import Shuffled
+from tallchain.sources.rows import check_batch_size, fingerprint, take_data
 from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
 from tallchain.types import AcceptanceTest, Array, Posterior, Proposal, PyTree
 
@@ -34,6 +35,7 @@ class Prepared:
 
     posterior: Posterior
     data: PyTree
+    """The arrays given to `prepare`, not a copy: `kernel` and `recentre` refuse them if they have changed."""
     reference: Reference
     laplace: Laplace
     surrogate: Taylor | None
@@ -45,6 +47,8 @@ class Prepared:
     rows_read: int
     """Rows evaluated for all of it."""
     seconds: float
+    checksum: int
+    """Of the data, to notice changes."""
 
     def kernel(
         self, acceptance: AcceptanceTest | None = None, proposal: Proposal | None = None, seed: int = 0
@@ -58,7 +62,7 @@ class Prepared:
             seed: of the shuffle.
         """
         rows = self.influence
-        source = Shuffled(self.data, rows.batch_size, seed, exact=rows.exact, copies=rows.copies)
+        source = Shuffled(self._unchanged(), rows.batch_size, seed, exact=rows.exact, copies=rows.copies)
         return MetropolisHastings(
             self.posterior,
             source,
@@ -77,7 +81,16 @@ class Prepared:
         if self.surrogate is None:
             return None
         order = self.surrogate.order
-        return lambda position: Taylor(self.posterior, self.data, position, order)
+        return lambda position: Taylor(self.posterior, self._unchanged(), position, order)
+
+    def _unchanged(self) -> PyTree:
+        """Return the data, unless somebody has written to the arrays since `prepare` read them."""
+        if fingerprint(self.data) != self.checksum:
+            raise ValueError(
+                "`prepare(data=...)`: the arrays have changed since, and what was found holds for the rows as they "
+                "were. Call `prepare` again, or give it a copy of arrays that you go on writing to."
+            )
+        return self.data
 
     def __str__(self) -> str:
         head = f"Prepared in {self.seconds:.2g} s, {self.rows_read:,} rows evaluated"
@@ -101,7 +114,8 @@ def prepare(
 
     Args:
         posterior: log prior, log likelihood of one row, temperature.
-        data: all rows, a pytree of arrays with the rows along the first axis.
+        data: all rows, as for a source: an array, a pytree of arrays with the rows along the first axis, or a frame.
+            They are not copied, so leave them as they are until the kernel is made; a change is noticed and refused.
         initial: a position to start the search for the mode from.
         orders: of the expansions to try, until one takes about the least batch.
         batch_size: m, the rows between two judgements, at least; None for 20 where these are enough for a variance of
@@ -111,6 +125,10 @@ def prepare(
         progress: show a progress bar for the mode (needs `rich`).
     """
     begun = time.perf_counter()
+    data, num_rows = take_data("prepare", data)
+    if batch_size is not None:
+        batch_size = check_batch_size("prepare", batch_size, num_rows)
+    checksum = fingerprint(data)
     reference = find_reference(posterior, data, initial, progress=progress)
     laplace = reference.laplace
 
@@ -150,6 +168,7 @@ def prepare(
         tuple(findings),
         rows_read,
         time.perf_counter() - begun,
+        checksum,
     )
 
 
