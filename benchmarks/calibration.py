@@ -30,13 +30,13 @@ import tallchain as tc
 from benchmarks.measure import load, save
 from tallchain.acceptance import Austere, Confidence, MinibatchBarker, Penalty
 from tallchain.kernel import Trial, where
-from tallchain.models.regression import (
+from tallchain.models.likelihoods import (
     LinearLogLikelihood,
     NormalLogPrior,
-    RangeBound,
     logistic_log_likelihood,
     poisson_log_likelihood,
 )
+from tallchain.models.range_bound import RangeBound
 from tallchain.types import Array, Proposed, PyTree, part, replace
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,9 +18,10 @@ from checks import Z_LIMIT, run, z_scores
 from conftest import SEED
 from scenarios import Scenario
 from tallchain.models import Regression, linear_regression, logistic_regression, poisson_regression, probit_regression
-from tallchain.models.regression import log_normal_cdf
+from tallchain.models.likelihoods import log_normal_cdf
 from tallchain.types import replace
 
+known_noise = partial(linear_regression, noise_sd=1.0)
 FAR = np.array([-1e4, -300, -100, -40, -15, -6, -5, -4, -1, 0, 1, 5, 15, 40, 100, 300, 1e4], np.float32)
 
 
@@ -38,7 +40,7 @@ EXACT = {
     "logistic": (logistic_regression, (0, 1), lambda y, s: stats.bernoulli.logpmf(y, expit(s))),
     "probit": (probit_regression, (0, 1), lambda y, s: np.where(y, stats.norm.logcdf(s), stats.norm.logsf(s))),
     "poisson": (poisson_regression, (0, 1, 2, 7, 30), lambda y, s: stats.poisson.logpmf(y, np.exp(s))),
-    "linear": (linear_regression, (-3.0, -0.2, 1.7), stats.norm.logpdf),
+    "linear": (known_noise, (-3.0, -0.2, 1.7), stats.norm.logpdf),
 }
 
 
@@ -63,7 +65,7 @@ def test_noise_and_prior_have_their_sd() -> None:
     assert log_likelihoods(model, np.array([1.0, 0.5]))[0] == pytest.approx(-0.5 * (1.5 / 0.5) ** 2)
     assert float(model.posterior.log_prior(jnp.array([1.0, 3.0]))) == pytest.approx(-0.5 * (0.5**2 + 1.5**2))
     assert model.posterior.temperature == 7.0
-    flat = linear_regression(np.ones((1, 2)), [3.0], prior_sd=None)
+    flat = known_noise(np.ones((1, 2)), [3.0], prior_sd=None)
     assert float(flat.posterior.log_prior(jnp.array([1.0, 3.0]))) == 0
 
 
@@ -113,7 +115,7 @@ def derivatives(function: Any) -> list[Any]:
         (poisson_regression, 0),
         (poisson_regression, 3),
         (poisson_regression, 1e7),
-        (linear_regression, -50.0),
+        (known_noise, -50.0),
     ],
 )
 def test_derivatives_are_finite_far_out(make: Any, outcome: float) -> None:
@@ -221,7 +223,7 @@ def test_rows_read_for_the_bound_are_counted() -> None:
     without = logistic_regression(features, outcomes, bound=False)
     assert (without.bound, without.rows_read) == (None, 0)
     for make in (probit_regression, poisson_regression, linear_regression):
-        assert make(features, outcomes)[2:] == (None, 0)
+        assert make(features, outcomes)[2:4] == (None, 0)
 
 
 def test_bound_saves_the_scan_of_the_confidence_test() -> None:
@@ -334,10 +336,15 @@ REFUSALS = {
         ValueError,
         ["`poisson_regression(outcomes=...)` must be one number for each row", "shape (4,); got shape (2,)."],
     ),
-    "outcomes in a column": (
-        lambda: logistic_regression(X, np.zeros((4, 1))),
+    "outcomes in two columns": (
+        lambda: logistic_regression(X, np.zeros((4, 2))),
         ValueError,
-        ["shape (4,); got shape (4, 1)."],
+        ["shape (4,); got shape (4, 2)."],
+    ),
+    "outcomes without noise": (
+        lambda: linear_regression(X, [2, 2, 2, 2]),
+        ValueError,
+        ["`linear_regression(outcomes=...)` must differ for the noise to be estimated; got 2 for every row."],
     ),
     "prior of no width": (
         lambda: logistic_regression(X, BOTH, prior_sd=0.0),
@@ -379,5 +386,6 @@ def test_accepts_what_is_meant() -> None:
     by_bool = logistic_regression(X, np.array([False, True, True, False]))
     by_list = logistic_regression(X.tolist(), [0.0, 1.0, 1.0, 0.0])
     by_jax = logistic_regression(jnp.asarray(X), jnp.asarray(BOTH))
-    for model in (by_list, by_jax):
+    in_a_column = logistic_regression(X, np.reshape(BOTH, (4, 1)))
+    for model in (by_list, by_jax, in_a_column):
         jax.tree.map(np.testing.assert_array_equal, model.data, by_bool.data)

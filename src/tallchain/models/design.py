@@ -1,0 +1,126 @@
+"""What the ready regressions are given: features and outcomes as rows for a source, or what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallchain import frames
+from tallchain.models.likelihoods import NormalLogPrior
+from tallchain.types import is_positive
+
+INTERCEPT = "(intercept)"
+
+
+class Design(NamedTuple):
+    """Rows for a source, and what their columns are called."""
+
+    data: dict[str, np.ndarray]
+    """{"x": features, float32 (N, d); "y": outcomes, float32 (N,)}."""
+    names: tuple[str, ...] | None
+    """Of the coefficients; None where the features are not a frame."""
+
+
+def design(call: str, features: Any, outcomes: np.ndarray, intercept: bool) -> Design:
+    """Return the rows, or say why features and outcomes do not make rows."""
+    x, names = _features(call, features)
+    if x.ndim != 2:
+        hint = " Write `features[:, None]` for a single feature." if x.ndim == 1 else ""
+        raise ValueError(f"`{call}(features=...)` must be an array (rows, features); got shape {x.shape}.{hint}")
+    if check_switch(call, "intercept", intercept):
+        x = np.concatenate([np.ones((len(x), 1), np.float32), x], axis=1)
+        names = None if names is None else (INTERCEPT, *names)
+    if 0 in x.shape:
+        raise ValueError(f"`{call}(features=...)` must have at least one row and one feature; got shape {x.shape}.")
+    if outcomes.shape != (len(x),):
+        raise ValueError(
+            f"`{call}(outcomes=...)` must be one number for each row of the features, shape ({len(x)},); got shape "
+            f"{outcomes.shape}."
+        )
+    return Design({"x": x, "y": outcomes}, names)
+
+
+def labels(call: str, outcomes: Any) -> np.ndarray:
+    """Return outcomes of 0 and 1."""
+    y = numbers(call, outcomes)
+    if not np.all((y == 0) | (y == 1)):
+        raise ValueError(
+            f"`{call}(outcomes=...)` must be 0 or 1, or False or True; got {_some(y)}. Write `outcomes > 0` for labels "
+            "of -1 and 1, `outcomes == label` to tell one label from the others."
+        )
+    return y
+
+
+def counts(call: str, outcomes: Any) -> np.ndarray:
+    """Return outcomes that are whole numbers from 0 on."""
+    y = numbers(call, outcomes)
+    if not np.all((y >= 0) & (y == np.floor(y))):
+        wrong = y[(y < 0) | (y != np.floor(y))]
+        raise ValueError(
+            f"`{call}(outcomes=...)` must be counts: 0, 1, 2 and so on; got {_some(wrong)}. For outcomes that are not "
+            "counts there is `linear_regression`."
+        )
+    return y
+
+
+def numbers(call: str, outcomes: Any) -> np.ndarray:
+    """Return outcomes that are finite numbers; a single column is as good as a vector."""
+    if frames.is_frame(outcomes):
+        columns = frames.columns(f"`{call}(outcomes=...)`", outcomes)
+        if len(columns) != 1:
+            named = ", ".join(map(repr, columns)) or "none"
+            raise ValueError(f"`{call}(outcomes=...)` must be one column; got {len(columns)} columns: {named}.")
+        ((_, outcomes),) = columns.items()
+    y = _finite(f"`{call}(outcomes=...)`", outcomes)
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def prior(call: str, prior_sd: float | None) -> NormalLogPrior:
+    """Return the prior of the coefficients."""
+    if prior_sd is not None and not is_positive(prior_sd):
+        raise ValueError(
+            f"`{call}(prior_sd=...)` must be a positive number, or None for a flat prior; got {prior_sd!r}."
+        )
+    return NormalLogPrior(None if prior_sd is None else float(prior_sd))
+
+
+def check_switch(call: str, name: str, value: Any) -> bool:
+    """Return a True or False, or say that it is something else."""
+    if not isinstance(value, bool):
+        raise TypeError(f"`{call}({name}=...)` must be True or False; got {value!r}.")
+    return value
+
+
+def _features(call: str, features: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Return a matrix in float32, and the names of its columns if it is a frame."""
+    quoted = f"`{call}(features=...)`"
+    if not frames.is_frame(features):
+        return _finite(quoted, features), None
+    columns = frames.columns(quoted, features)
+    x = np.empty((len(features), len(columns)), np.float32)
+    for j, (name, values) in enumerate(columns.items()):
+        x[:, j] = _finite(quoted, values, f" in column {name!r}")
+    return x, tuple(map(str, columns))
+
+
+def _finite(quoted: str, values: Any, where: str = "") -> np.ndarray:
+    """Return finite float32 values, or say what is wrong with them."""
+    array = frames.column(values) if hasattr(values, "to_numpy") else np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{quoted} must hold numbers; got {array.dtype}{where}. Encode text as numbers first.")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+        array = array.astype(np.float32, copy=False)
+    if not np.all(np.isfinite(array)):
+        at = tuple(int(index[0]) for index in np.nonzero(~np.isfinite(array)))
+        raise ValueError(
+            f"{quoted} must be finite, in float32 as well; got {array[at]}{where} at index {at}. Fill in or drop "
+            "missing values first, and rescale what is too large."
+        )
+    return array
+
+
+def _some(values: np.ndarray) -> str:
+    """Quote a few of the different values."""
+    different = np.unique(values)
+    return ", ".join(f"{value:g}" for value in different[:5]) + (", ..." if len(different) > 5 else "")

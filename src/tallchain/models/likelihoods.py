@@ -1,0 +1,132 @@
+"""Log likelihoods of one row and log priors of the ready regressions, up to a constant in the position.
+
+Compiled functions are looked up by these: one for all data sets, so that a second one compiles nothing again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import log_ndtr
+
+from tallchain.types import Array, PyTree, dot
+
+_TAIL = 5.0  # below minus this, log Phi is a continued fraction
+_TERMS = 8  # of it: the relative error is below 1e-8
+_STEEPEST = 40.0  # largest exponent of a Poisson rate relative to its count
+_LOG_NOISE_SD = 3.0  # of the prior of the log of the noise: a factor of 20
+
+
+def logistic_log_likelihood(position: Array, row: PyTree) -> Array:
+    """-log(1 + exp(-s)), s = x.t for y = 1 and -x.t for y = 0."""
+    return jax.nn.log_sigmoid(_signed_predictor(position, row))
+
+
+def probit_log_likelihood(position: Array, row: PyTree) -> Array:
+    """log Phi(s), s = x.t for y = 1 and -x.t for y = 0."""
+    return log_normal_cdf(_signed_predictor(position, row))
+
+
+def poisson_log_likelihood(position: Array, row: PyTree) -> Array:
+    """y x.t - exp(x.t), less its value at exp(x.t) = y, the best rate for the row.
+
+    With d = x.t - log y that is y d - y (exp(d) - 1). The two terms of the plain formula are of the size of y log y,
+    and float32 would keep nothing of the log ratio of a row with a large count. Rows with y = 0 have 1 - exp(x.t).
+
+    exp(d) goes on as a parabola from d = 40: a rate of 10^17 times the count is impossible, not infinite.
+    """
+    scale = jnp.maximum(row["y"], 1)
+    excess = _predictor(position, row) - jnp.log(scale)
+    within = jnp.where(excess > _STEEPEST, _STEEPEST, excess)
+    # Not `excess - within`, whose derivative is 0 as a difference of two ones: exp(40) times that is not 0 in float32.
+    beyond = jnp.where(excess > _STEEPEST, excess - _STEEPEST, 0.0)
+    growth = jnp.expm1(within) + math.exp(_STEEPEST) * (beyond + 0.5 * beyond**2)
+    return row["y"] * excess - scale * growth
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearLogLikelihood:
+    """-(y - x.t)^2 / (2 noise_sd^2)."""
+
+    noise_sd: float
+
+    def __call__(self, position: Array, row: PyTree) -> Array:
+        """Return the log likelihood of one row."""
+        return -0.5 * ((row["y"] - _predictor(position, row)) / self.noise_sd) ** 2
+
+
+def linear_log_likelihood(position: dict[str, Array], row: PyTree) -> Array:
+    """-(y - x.t)^2 / (2 sd^2) - log sd, at a position {"coefficients": t, "log_noise_sd": log sd}."""
+    coefficients, log_sd = _with_noise(position)
+    return -0.5 * ((row["y"] - _predictor(coefficients, row)) * jnp.exp(-log_sd)) ** 2 - log_sd
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearLogPrior:
+    """That of the coefficients, and log sd ~ N(centre, 3^2)."""
+
+    coefficients: NormalLogPrior
+    centre: float
+
+    def __call__(self, position: dict[str, Array]) -> Array:
+        """Return the log prior, up to a constant."""
+        coefficients, log_sd = _with_noise(position)
+        return self.coefficients(coefficients) - 0.5 * ((log_sd - self.centre) / _LOG_NOISE_SD) ** 2
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalLogPrior:
+    """-|t|^2 / (2 sd^2), or 0 without an sd."""
+
+    sd: float | None
+
+    def __call__(self, position: Array) -> Array:
+        """Return the log prior, up to a constant."""
+        if self.sd is None:
+            return jnp.zeros((), position.dtype)
+        return -0.5 * jnp.sum((position / self.sd) ** 2)
+
+
+def log_normal_cdf(x: Array) -> Array:
+    """log Phi(x), with derivatives that stay right far out in float32.
+
+    Below -5, by the continued fraction of Mills' ratio: phi(x)/Phi(x) = t + 1/(t + 2/(t + 3/(t + ...))), t = -x.
+    Second derivatives of `jax.scipy.special.log_ndtr` cancel there: at -100 it has 1.9 where -1 is right.
+    """
+    is_tail = x < -_TAIL
+    # Both branches are evaluated and differentiated: each gets an argument where it is finite.
+    t = jnp.where(is_tail, -x, _TAIL)
+    fraction = t
+    for k in range(_TERMS, 0, -1):
+        fraction = t + k / fraction
+    tail = -0.5 * t**2 - 0.5 * math.log(2 * math.pi) - jnp.log(fraction)
+    return jnp.where(is_tail, tail, log_ndtr(jnp.where(is_tail, 0.0, x)))
+
+
+def _predictor(position: Array, row: PyTree) -> Array:
+    """x.t."""
+    features = row["x"]
+    if jnp.shape(position) != jnp.shape(features):
+        raise ValueError(
+            f"A position of this regression is a vector of {features.shape[-1]} coefficients, one per feature (and one "
+            f"for the intercept, if any, first); got shape {jnp.shape(position)}."
+        )
+    return dot(features, position)
+
+
+def _with_noise(position: dict[str, Array]) -> tuple[Array, Array]:
+    """t and log sd."""
+    if not isinstance(position, dict) or set(position) != {"coefficients", "log_noise_sd"}:
+        raise ValueError(
+            'A position of a linear regression that estimates its noise is {"coefficients": vector, "log_noise_sd": '
+            f"number}}; got shapes {jax.tree.map(jnp.shape, position)}. Write `linear_regression(..., noise_sd=...)` "
+            "for noise that you know, and positions of coefficients alone."
+        )
+    return position["coefficients"], position["log_noise_sd"]
+
+
+def _signed_predictor(position: Array, row: PyTree) -> Array:
+    return (2 * row["y"] - 1) * _predictor(position, row)
