@@ -212,6 +212,7 @@ def log_likelihood(t: Any, row: Any) -> Any:
 GOOD = Posterior(flat_prior, log_likelihood)
 ROWS = X[:20]
 MISSING = np.where(np.arange(20)[:, None] == 17, np.nan, ROWS)
+INFINITE = np.where(np.arange(20)[:, None] == 17, np.inf, ROWS)
 SEPARABLE = {"flat": logistic_regression(X, X[:, 0] > 0, prior_sd=None, bound=False)}
 SEPARABLE["few"] = logistic_regression(X[:20], X[:20, 0] > 0, prior_sd=None, bound=False)
 REPEATED = linear_regression(X[:, [0, 1, 0]], X[:, 0], prior_sd=None, noise_sd=1.0)
@@ -231,7 +232,21 @@ REFUSALS = {
         ValueError,
         "`log_likelihood(position, row)` must return one float (shape ()); got shape (3,), float32",
     ),
-    "missing value": (GOOD, MISSING, np.zeros(3), NoReferenceError, "not finite", "for row 17, array([nan, nan, nan]"),
+    "missing value": (
+        GOOD,
+        MISSING,
+        np.zeros(3),
+        ValueError,
+        "NaN in data, in 1 of 20 rows, the first of them row 17.",
+    ),
+    "infinite value": (
+        GOOD,
+        INFINITE,
+        np.zeros(3),
+        NoReferenceError,
+        "not finite",
+        "for row 17, array([inf, inf, inf]",
+    ),
     "impossible start": (
         Posterior(lambda t: jnp.sum(jnp.log(t)), log_likelihood),
         ROWS,
