@@ -243,7 +243,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "not finite": (
         lambda: Taylor(
-            MODEL.posterior, MODEL.data | {"x": jnp.asarray(X).at[77].set(jnp.nan)}, np.zeros(2, np.float32)
+            MODEL.posterior, MODEL.data | {"x": jnp.asarray(X).at[77].set(jnp.inf)}, np.zeros(2, np.float32)
         ),
         "not finite at the reference, for row 77",
     ),
