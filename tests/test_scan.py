@@ -121,7 +121,7 @@ def test_order_of_rows(key: jax.Array) -> None:
     kernel = kernel_of(SKEWED)
     in_order = jnp.sort(kernel.source.data[:NUM_ROWS])
     unshuffled = replace(kernel.source, windows=True, data=jnp.concatenate([in_order, in_order[:8192]]))
-    with pytest.warns(RuntimeWarning, match="does not give the rows in random order"):
+    with pytest.warns(RuntimeWarning, match="vary .* times as much as they should"):
         sample(key, replace(kernel, source=unshuffled))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -129,12 +129,19 @@ def test_order_of_rows(key: jax.Array) -> None:
 
 
 def test_share_of_proposals_that_may_be_far() -> None:
-    good = scan.Scan(20, 1, 100.0, (0.1,) * 20, (0.1,) * 20, (0.0,) * 20, 0, 1.0, 2.0)
+    good = scan.Scan(20, 1, 100.0, (0.1,) * 20, (0.1,) * 20, (0.0,) * 20, 0, 1.0, 2.0, False)
     assert not good.complaints()
     two = dataclasses.replace(good, kurtosis=(5.0,) * 2 + (0.1,) * 18)
     assert not two.complaints()
     three = dataclasses.replace(good, skewness=(0.4,) * 3 + (0.1,) * 17)
     assert "at 3 of 20 proposals" in three.complaints()[0]
+
+
+def test_who_has_shuffled_already_is_not_told_to_shuffle() -> None:
+    found = scan.Scan(1, 1, 100.0, (0.1,), (0.1,), (0.0,), 0, 5.0, 2.0, is_shuffled=True)
+    assert "Use `Shuffled`" not in found.complaints()[0]
+    assert "windows=False" in found.complaints()[0]
+    assert "Use `Shuffled`" in dataclasses.replace(found, is_shuffled=False).complaints()[0]
 
 
 def test_chains_that_disagree_are_named(key: jax.Array) -> None:

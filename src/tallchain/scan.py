@@ -18,6 +18,7 @@ from jax import random as jr
 
 from tallchain.functions import program
 from tallchain.keys import make_key
+from tallchain.sources import Shuffled, WithReplacement
 from tallchain.types import Array, Ask, Population, PyTree
 
 if TYPE_CHECKING:
@@ -253,6 +254,8 @@ class Scan:
     """Variance of the mean of the first rows that the source gives, over what it is for rows in random order."""
     most_disorder: float
     """What to expect of it at most."""
+    is_shuffled: bool
+    """Whether the source is one of ours, which give rows in random order."""
 
     @property
     def is_far(self) -> np.ndarray:
@@ -274,11 +277,7 @@ class Scan:
                 "measure the error"
             )
         if self.disorder > self.most_disorder:
-            found.append(
-                f"the source does not give the rows in random order: the means of the first rows it gives vary "
-                f"{self.disorder:.3g} times as much as they should. Use `Shuffled`, which permutes the rows, or "
-                "shuffle them where they are stored"
-            )
+            found.append(self._out_of_order())
         missed = np.asarray(self.chance_to_miss) > _MISSED
         if missed.any():
             found.append(
@@ -293,6 +292,20 @@ class Scan:
                 "into the log prior, look for missing values, or use an exact test"
             )
         return found
+
+    def _out_of_order(self) -> str:
+        vary = (
+            f"the means of the first rows that the source gives vary {self.disorder:.3g} times as much as they should"
+        )
+        if self.is_shuffled:
+            return (
+                f"{vary}, although the source permutes the rows: a few heavy rows lie in few of its windows. "
+                "`Shuffled(windows=False)` reads row by row, and `surrogates.influence` has such rows read more often"
+            )
+        return (
+            f"the source does not give the rows in random order: {vary}. Use `Shuffled`, which permutes the rows, or "
+            "shuffle them where they are stored"
+        )
 
 
 def scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
@@ -318,4 +331,5 @@ def scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, inter
         int(np.sum(moments.num_invalid > 0)),
         float(np.mean(moments.disorder)),
         max(_DISORDER, 1 + _SIGMAS * float(chance)),
+        isinstance(kernel.source, Shuffled | WithReplacement),
     )
