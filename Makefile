@@ -25,6 +25,7 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.orders
 	$(BIN)/python -m benchmarks.calibration
 	$(BIN)/python -m benchmarks.tails
+	$(BIN)/python -m benchmarks.walk
 	$(BIN)/python -m benchmarks.pages
 
 # About an hour on 2 cores. make bench-peers COVERTYPE=covtype.npz has Covertype too; references: see benchmarks/peers.
