@@ -130,6 +130,27 @@ def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.Mon
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+def slow_beyond_ten() -> tc.MetropolisHastings:
+    """Beyond 10 the log ratios of rows are so far apart that a decision reads all 20,000 of them."""
+
+    def log_likelihood(t, x):
+        return -((x - t) ** 2) / 2 * jnp.where(t > 10, 100.0, 1.0)
+
+    return kernel_of(tc.Posterior(TARGET.posterior.log_prior, log_likelihood, 2000.0), rows=20_000)
+
+
+def test_ctrl_c_leaves_out_a_chain_without_a_draw(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    after_chunks(monkeypatch, 3, lambda: signal.raise_signal(signal.SIGINT))
+    starts = np.array([0.5, 500.0, 0.5], np.float32)
+    with pytest.warns(RuntimeWarning, match="Chain 1 had no finished draw and is left out"):
+        trace = sample(key, slow_beyond_ten(), starts, 200, num_chains=3, progress=False, chunk_size=5)
+    assert trace.is_interrupted
+    assert trace.left_out == {1: 0}
+    assert trace.num_chains == 2
+    assert trace.num_draws > 0
+    assert "chain 1 had no finished draw" in str(trace.summary())
+
+
 def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     after_chunks(monkeypatch, 0, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):

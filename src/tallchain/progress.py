@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from tallchain.trace import Recorder
+from tallchain.recorder import Recorder
 
 Report = Callable[[Recorder], None]
 

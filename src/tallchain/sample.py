@@ -23,10 +23,11 @@ from tallchain.checks import are_scalars, check_start
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.progress import Report, progress_bar
+from tallchain.recorder import Recorder
 from tallchain.scan import Scan
 from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
-from tallchain.trace import Recorder, Trace
+from tallchain.trace import Trace
 from tallchain.types import Array, PyTree, Surrogate, is_whole, replace
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
@@ -62,7 +63,8 @@ def sample(
     """Draw `num_samples` draws from each of `num_chains` chains, in lockstep.
 
     A key determines the draws, whatever the chunk size; a chain uses the same random numbers however many others run.
-    Ctrl-C ends the run in order: the draws so far come back, with `is_interrupted` set.
+    Ctrl-C ends the run in order: the draws so far come back, with `is_interrupted` set. They are cut to the length of
+    the shortest chain; chains that are very far behind are left out, and named (see `Trace.left_out`).
 
     Args:
         key: a JAX random key.
@@ -92,7 +94,6 @@ def sample(
         positions = _one_per_chain(kernel, initial, num_chains)
         schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
         check_start(schedule.at(kernel, jnp.int32(0)), positions)
-        is_one_start = _is_one(positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
         recorder.start_clock()
         lanes = lockstep.start(kernel, schedule, keys, positions)
@@ -101,21 +102,20 @@ def sample(
         def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
             return lockstep.run_on_cores(kernel, schedule, keys, lanes, last=until, turns=turns, slots=slots)
 
-        notes = tuple(getattr(kernel.source, "notes", ()))
+        recorder.facts |= {"is_one_start": _is_one(positions), "notes": tuple(getattr(kernel.source, "notes", ()))}
         with progress_bar(progress, num_draws * num_chains) as report:
             until = num_warmup // 2
             if recentre and until:
                 lanes = fill(recorder, run, lanes, until, interrupt, report)
                 if not interrupt.is_set():
                     kernel, note = _recentred(kernel, lanes.position, until, recentre)
-                    notes += (note,)
+                    recorder.facts["notes"] += (note,)
                     lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
             until = num_draws
             fill(recorder, run, lanes, until, interrupt, report)
-        if recorder.num_finished <= num_warmup:
+        if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         trace = recorder.trace(is_interrupted=interrupt.is_set() or recorder.num_finished < num_draws)
-        trace = dataclasses.replace(trace, is_one_start=is_one_start, notes=notes)
         if scan and not interrupt.is_set():
             at_end = schedule.at(kernel, jnp.int32(num_draws - 1))
             trace = dataclasses.replace(trace, scan=_scan(at_end, trace, scan, key, interrupt))
@@ -145,12 +145,13 @@ def fill(
     except KeyboardInterrupt:
         interrupt.set()
     except Exception as error:
-        if recorder.num_finished <= recorder.num_warmup:
+        if not recorder.has_draws:
             raise  # there is nothing to save
+        trace = recorder.trace(is_interrupted=True)
         raise SamplingError(
-            f"Sampling stopped after {recorder.num_finished} of {num_draws} draws (warm-up included): {error!r}. "
-            "The draws that were finished are in the `trace` of this exception.",
-            recorder.trace(is_interrupted=True),
+            f"Sampling broke: {error!r}. The draws that were finished, {trace.num_draws:,} of each of "
+            f"{trace.num_chains:,} chains, are in the `trace` of this exception.",
+            trace,
         ) from error
     return lanes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from tallchain.types import PyTree, Verdict
 
 if TYPE_CHECKING:
     from tallchain.diagnostics import Summary
-    from tallchain.lockstep import Drawn
     from tallchain.scan import Scan
 
 _FEW_SHARE = 0.01  # of the decisions that may fall on very few rows
@@ -60,6 +58,9 @@ class Trace:
         seconds: time spent sampling, warm-up included, compilation not.
         compile_seconds: time to the first turn: checks on the device, compilation.
         is_interrupted: Ctrl-C, or a fault, ended the run (perhaps in its last chunk, with all draws made).
+        left_out: chains of an interrupted run that are not in the trace, by number, and the draws each had finished.
+            A chain without a draw is left out, and so are chains so far behind that cutting the others to their
+            length would cost more than half of the draws.
         is_one_start: all chains started from the same position.
         notes: what else happened during the run, in words.
         scan: what a pass over all rows at the end of the run has shown; None if there was none.
@@ -77,6 +78,7 @@ class Trace:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     is_interrupted: bool = False
+    left_out: dict[int, int] = dataclasses.field(default_factory=dict)
     is_one_start: bool = False
     notes: tuple[str, ...] = ()
     scan: Scan | None = None
@@ -99,6 +101,7 @@ class Trace:
     def complaints(self) -> list[str]:
         """Say in words what may be wrong with the draws; nothing if nothing was seen."""
         found = [] if self.scan is None else self.scan.complaints()
+        found += _words_of(self.left_out)
         is_few = np.isfinite(self.log_ratio) & (self.num_rows < min(LEAST_ROWS, self.population))
         if is_few.mean() > _FEW_SHARE:
             found.append(
@@ -147,64 +150,30 @@ class Trace:
         return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{interrupted})"
 
 
-class Recorder:
-    """Collects draws on the host as chunks of them arrive, each chain at its own index."""
+def _words_of(left_out: dict[int, int]) -> list[str]:
+    """Say which chains are not in the trace; nothing if all of them are."""
+    if not left_out:
+        return []
+    without = [chain for chain, draws in left_out.items() if not draws]
+    behind = [chain for chain, draws in left_out.items() if draws]
+    said = []
+    if without:
+        said.append(f"{_chains(without)} had no finished draw and {_are(without)} left out")
+    if behind:
+        draws = [left_out[chain] for chain in behind]
+        most = f"up to {max(draws):,} draws" if max(draws) > 1 else "1 draw"
+        said.append(f"{_chains(behind)} had {most}, far fewer than the others, and {_are(behind)} left out")
+    why = "Chains are slow where decisions take many rows, so the draws may miss such places: let the run end"
+    return [f"{'; '.join(said)}. {why}"]
 
-    def __init__(self, population: int, num_chains: int, num_samples: int, num_warmup: int) -> None:
-        self.population = population
-        self.num_warmup = num_warmup
-        self.draw = np.zeros(num_chains, np.int64)
-        """Draws finished by each chain, warm-up included."""
-        self.total = Tally()
-        self.warmup = Tally()
-        self._began = self._compiled = self._last = 0.0
-        self._shape = (num_chains, num_samples)
-        self._kept: Drawn | None = None
 
-    @property
-    def num_finished(self) -> int:
-        """Draws that every chain has finished, warm-up included."""
-        return int(self.draw.min())
+def _chains(chains: list[int]) -> str:
+    if len(chains) == 1:
+        return f"chain {chains[0]}"
+    if len(chains) > 10:
+        return f"{len(chains)} chains (the first is chain {chains[0]})"
+    return f"chains {', '.join(map(str, chains[:-1]))} and {chains[-1]}"
 
-    @property
-    def seconds(self) -> float:
-        """Time spent sampling."""
-        return self._last - self._compiled
 
-    def start_clock(self) -> None:
-        """Begin to count the time of compilation, which ends with the first chunk."""
-        self._began = time.perf_counter()
-
-    def add(self, draw: np.ndarray, drawn: Drawn) -> None:
-        """Take over the draws of one chunk, by chain and slot; chain c has now finished draw[c] draws."""
-        drawn = jax.tree.map(np.asarray, drawn)
-        self._last = time.perf_counter()
-        if self._kept is None:
-            self._compiled = self._last
-            self._kept = jax.tree.map(lambda leaf: np.zeros(self._shape + leaf.shape[2:], leaf.dtype), drawn)
-        slots = drawn.verdict.is_accepted.shape[1]
-        chain, slot = np.nonzero(np.arange(slots) < (draw - self.draw)[:, None])
-        index = self.draw[chain] + slot - self.num_warmup
-        is_kept = index >= 0
-        self.total += Tally.of(drawn.verdict, chain, slot)
-        self.warmup += Tally.of(drawn.verdict, chain[~is_kept], slot[~is_kept])
-        chain, slot, index = chain[is_kept], slot[is_kept], index[is_kept]
-        for kept, new in zip(jax.tree.leaves(self._kept), jax.tree.leaves(drawn), strict=True):
-            kept[chain, index] = new[chain, slot]
-        self.draw = draw.astype(np.int64)
-
-    def trace(self, *, is_interrupted: bool) -> Trace:
-        """Return the draws that every chain has finished."""
-        if self._kept is None:
-            raise RuntimeError("no draw was made")
-        count = max(self.num_finished - self.num_warmup, 0)
-        position, verdict = jax.tree.map(lambda leaf: leaf[:, :count], self._kept)
-        return Trace(
-            position,
-            **verdict._asdict(),
-            population=self.population,
-            warmup=self.warmup,
-            seconds=self.seconds,
-            compile_seconds=self._compiled - self._began,
-            is_interrupted=is_interrupted,
-        )
+def _are(chains: list[int]) -> str:
+    return "is" if len(chains) == 1 else "are"

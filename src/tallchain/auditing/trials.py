@@ -18,10 +18,11 @@ from tallchain.kernel import MetropolisHastings, Noise, Trial
 from tallchain.keys import make_key
 from tallchain.progress import progress_bar
 from tallchain.proposals import Fixed
+from tallchain.recorder import Recorder
 from tallchain.sample import fill, slots_within
 from tallchain.scan import Pairs
 from tallchain.schedule import Schedule
-from tallchain.trace import Recorder, Trace
+from tallchain.trace import Trace
 from tallchain.types import Array, PyTree, Verdict, part, replace
 
 _LANES = {"cpu": 2**10}  # decisions side by side
@@ -139,7 +140,7 @@ def repeat(
         fill(recorder, run, lanes, num_draws, interrupt, report)
     if recorder.num_finished * lanes_per_pair < 2:
         raise KeyboardInterrupt("the audit was interrupted before every decision was repeated")
-    trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws)
+    trace = recorder.trace(is_interrupted=recorder.num_finished < num_draws, of_every_chain=True)
     if not hasattr(kernel.acceptance, "chance"):
         return dataclasses.replace(trace, position=trace.is_accepted)
     chances = np.asarray(_chances(kernel, trace.position))
