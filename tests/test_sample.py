@@ -12,7 +12,8 @@ import pytest
 import tallchain as tc
 from scenarios import normal_mean
 from tallchain import lockstep
-from tallchain.sample import SamplingError, sample
+from tallchain.faults import SamplingError
+from tallchain.sample import sample
 
 TARGET = normal_mean()
 

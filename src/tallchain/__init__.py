@@ -3,11 +3,12 @@
 from tallchain import acceptance, diagnostics, models, proposals, sources, surrogates
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.auditing import Audit, audit
+from tallchain.faults import SamplingError, SamplingWarning
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
 from tallchain.proposals import PCN, RandomWalk
-from tallchain.sample import SamplingError, sample
+from tallchain.sample import sample
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled, WithReplacement
 from tallchain.trace import Trace
@@ -29,6 +30,7 @@ __all__ = [
     "Prepared",
     "RandomWalk",
     "SamplingError",
+    "SamplingWarning",
     "Schedule",
     "Shuffled",
     "Trace",

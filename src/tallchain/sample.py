@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import threading
 import time
-import warnings
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
@@ -20,6 +16,8 @@ from jax.flatten_util import ravel_pytree
 
 from tallchain import lockstep
 from tallchain.checks import are_scalars, check_start
+from tallchain.faults import SamplingError, warn_of
+from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.progress import Report, progress_bar
@@ -36,14 +34,6 @@ _FAR = 1.0  # of chains from the reference of a surrogate, in their standard dev
 _MOST_TURNS = 2**20
 _CHUNK_BYTES = {"cpu": 2**24}  # about what its caches hold
 _CHUNK_BYTES_ELSEWHERE = 2**30
-
-
-class SamplingError(RuntimeError):
-    """Something broke while sampling; `trace` holds the draws that were finished."""
-
-    def __init__(self, message: str, trace: Trace) -> None:
-        super().__init__(message)
-        self.trace = trace
 
 
 def sample(
@@ -119,8 +109,7 @@ def sample(
         if scan and not interrupt.is_set():
             at_end = schedule.at(kernel, jnp.int32(num_draws - 1))
             trace = dataclasses.replace(trace, scan=_scan(at_end, trace, scan, key, interrupt))
-    for complaint in trace.complaints():
-        warnings.warn(complaint[0].upper() + complaint[1:] + ".", RuntimeWarning, stacklevel=2)
+    warn_of(trace, stacklevel=2)
     return trace
 
 
@@ -245,23 +234,3 @@ def slots_within(bytes_per_slot: int, num_draws: int) -> int:
     """Draws per chain between two visits to the host, such that they fit into memory."""
     budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
     return max(1, min(_CHUNK_SLOTS, num_draws, budget // max(bytes_per_slot, 1)))
-
-
-@contextmanager
-def catch_interrupt() -> Generator[threading.Event]:
-    """Turn the first Ctrl-C into an event, so that a chunk is never lost half-way; the second raises as usual."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-
-    def on_interrupt(number: int, frame: FrameType | None) -> Any:
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-        interrupted.set()
-
-    before = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -18,9 +18,9 @@ from tallchain.auditing.errors import Z, decisions_of, mean_of, outcomes_of, rea
 from tallchain.auditing.records import Audit, Cost, Decisions, Size
 from tallchain.auditing.trials import choose_trials, repeat
 from tallchain.checks import are_scalars
+from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
-from tallchain.sample import catch_interrupt
 from tallchain.scan import Pairs, make_pairs, row_moments
 from tallchain.trace import Trace
 from tallchain.types import is_positive, is_whole

@@ -1,0 +1,37 @@
+"""Ctrl-C and SIGTERM as an event, so that a chunk of draws is never lost half-way."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def catch_interrupt() -> Generator[threading.Event]:
+    """Turn the first Ctrl-C or SIGTERM into an event; the second raises KeyboardInterrupt.
+
+    Python lets the main thread alone have handlers. A handler that was not installed from Python stays in place: it
+    could not be put back.
+    """
+    interrupted = threading.Event()
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in _SIGNALS} if is_main else {}
+    ours = {number: handler for number, handler in before.items() if handler is not None}
+    for number in ours:
+        signal.signal(number, on_interrupt)
+    try:
+        yield interrupted
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
