@@ -66,10 +66,10 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
         lanes = lockstep.start(kernel, schedule, keys, positions)
         return lockstep.run(kernel, schedule, keys, lanes, last=jnp.int32(2**30), turns=turns, slots=3 * draws // 2)
 
+    runner = lockstep.Runner(kernel, schedule, keys, 3 * draws // 2)
+
     def on_cores():
-        lanes = lockstep.start(kernel, schedule, keys, positions)
-        ends = {"last": 2**30, "turns": int(turns), "slots": 3 * draws // 2}
-        return lockstep.run_on_cores(kernel, schedule, keys, lanes, **ends)
+        return runner(lockstep.start(kernel, schedule, keys, positions), last=2**30, turns=int(turns))
 
     lanes, _ = in_lockstep()
     decisions = int(lanes.draw.sum())

@@ -548,7 +548,7 @@ def test_diagnostics_offer_it() -> None:
 
 def test_interrupt_keeps_the_trials_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C during the trials: those that every lane has finished are averaged."""
-    run_chunk, calls = trials.lockstep.run, []
+    run_chunk, calls = trials.lockstep.execute, []
 
     def run_then_interrupt(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
@@ -556,7 +556,7 @@ def test_interrupt_keeps_the_trials_made(monkeypatch: pytest.MonkeyPatch) -> Non
             signal.raise_signal(signal.SIGINT)
         return run_chunk(*arguments, **options | {"turns": jnp.int32(10)})
 
-    monkeypatch.setattr(trials.lockstep, "run", run_then_interrupt)
+    monkeypatch.setattr(trials.lockstep, "execute", run_then_interrupt)
     audit = scaled_audit(1.1)
     assert audit.is_interrupted
     assert 2 <= audit.num_trials < 200

@@ -107,16 +107,16 @@ def test_a_fault_on_one_core_loses_no_finished_draws(key: jax.Array, monkeypatch
 
 def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
     """Let `count` chunks run, then act before each further one."""
-    run = lockstep.run
+    execute = lockstep.execute
     calls = []
 
     def counted(*args, **kwargs):
         calls.append(None)
         if len(calls) > count:
             act()
-        return run(*args, **kwargs)
+        return execute(*args, **kwargs)
 
-    monkeypatch.setattr(lockstep, "run", counted)
+    monkeypatch.setattr(lockstep, "execute", counted)
 
 
 def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,27 +103,51 @@ def run(
     return lanes, record
 
 
-def run_on_cores(
-    kernel: MetropolisHastings, schedule: Schedule, keys: Array, lanes: Lane, *, last: int, turns: int, slots: int
-) -> tuple[Lane, Drawn]:
-    """As `run`, with a group of the chains on each core; with `turns` = 0 it only compiles."""
-    groups = num_groups(len(keys))
-    parts = _split((keys, lanes), groups) if groups > 1 else [(keys, lanes)]
+class Runner:
+    """Runs the chunks of one kernel, a group of its chains on each core.
 
-    def run_part(part: tuple[Array, Lane]) -> tuple[Lane, Drawn]:
-        keys, lanes = part
+    The program is compiled in the thread of the caller, with JAX's settings there (`jax.enable_x64` and the like, which
+    threads do not hand on); the threads of the groups only execute it.
+    """
+
+    def __init__(self, kernel: MetropolisHastings, schedule: Schedule, keys: Array, slots: int) -> None:
+        # A plain number becomes an array by the settings of the thread that does it. (Its type stays weak.)
+        self._shared = jax.tree.map(jnp.asarray, (kernel, schedule))
+        self._keys = keys
+        self._slots = slots
+        self._compiled: Any = None
+
+    def __call__(self, lanes: Lane, *, last: int, turns: int) -> tuple[Lane, Drawn]:
+        """As `run`; the first call compiles."""
+        groups = num_groups(len(self._keys))
+        each = (self._keys, lanes)
+        parts = _split(each, groups) if groups > 1 else [each]
         ends = {"last": jnp.int32(last), "turns": jnp.int32(turns)}
-        return jax.block_until_ready(run(kernel, schedule, keys, lanes, **ends, slots=slots))
+        if self._compiled is None:
+            self._compiled = run.lower(*self._shared, *parts[0], **ends, slots=self._slots).compile()
 
-    if groups == 1:
-        return run_part(parts[0])
-    if turns == 0:  # one after the other, so that the first compiles for all
-        done = [run_part(part) for part in parts]
-    else:
+        def run_part(part: tuple[Array, Lane]) -> tuple[Lane, Drawn]:
+            return execute(self._compiled, *self._shared, *part, **ends)
+
+        if groups == 1:
+            return run_part(parts[0])
         with ThreadPoolExecutor(groups) as threads:
             done = list(threads.map(run_part, parts))
-    moved, drawn = zip(*done, strict=True)
-    return _join(moved), jax.tree.map(lambda *leaves: np.concatenate(leaves), *drawn)
+        moved, drawn = zip(*done, strict=True)
+        return _join(moved), jax.tree.map(lambda *leaves: np.concatenate(leaves), *drawn)
+
+
+def execute(compiled: Any, *arguments: Any, **ends: Array) -> tuple[Lane, Drawn]:
+    """Run one chunk of one group to its end."""
+    try:
+        return jax.block_until_ready(compiled(*arguments, **ends))
+    except Exception as error:
+        if error.args[1:] not in (("nan",), ("inf",)):
+            raise
+        raise FloatingPointError(  # JAX's own names the program, and nothing that a user has written
+            f"a decision came to {error.args[1]}, and `jax_debug_{error.args[1]}s` is set: the log prior or the log "
+            "likelihood is not finite at some candidate. Without that setting such candidates are rejected and counted."
+        ) from error
 
 
 def num_groups(num_chains: int) -> int:

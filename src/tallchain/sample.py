@@ -89,20 +89,17 @@ def sample(
         lanes = lockstep.start(kernel, schedule, keys, positions)
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
 
-        def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
-            return lockstep.run_on_cores(kernel, schedule, keys, lanes, last=until, turns=turns, slots=slots)
-
         recorder.facts |= {"is_one_start": _is_one(positions), "notes": tuple(getattr(kernel.source, "notes", ()))}
         with progress_bar(progress, num_draws * num_chains) as report:
             until = num_warmup // 2
             if recentre and until:
+                run = lockstep.Runner(kernel, schedule, keys, slots)
                 lanes = fill(recorder, run, lanes, until, interrupt, report)
                 if not interrupt.is_set():
                     kernel, note = _recentred(kernel, lanes.position, until, recentre)
                     recorder.facts["notes"] += (note,)
                     lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
-            until = num_draws
-            fill(recorder, run, lanes, until, interrupt, report)
+            fill(recorder, lockstep.Runner(kernel, schedule, keys, slots), lanes, num_draws, interrupt, report)
         if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         trace = recorder.trace(is_interrupted=interrupt.is_set() or recorder.num_finished < num_draws)
@@ -115,7 +112,7 @@ def sample(
 
 def fill(
     recorder: Recorder,
-    run: Callable[[lockstep.Lane, int], tuple[lockstep.Lane, lockstep.Drawn]],
+    run: Callable[..., tuple[lockstep.Lane, lockstep.Drawn]],
     lanes: lockstep.Lane,
     num_draws: int,
     interrupt: threading.Event,
@@ -126,7 +123,7 @@ def fill(
     try:
         while recorder.num_finished < num_draws and not interrupt.is_set():
             began = time.perf_counter()
-            lanes, drawn = run(lanes, turns)
+            lanes, drawn = run(lanes, last=num_draws, turns=turns)
             recorder.add(np.asarray(lanes.draw), drawn)
             report(recorder)
             pace = _CHUNK_SECONDS / (time.perf_counter() - began)

@@ -132,8 +132,10 @@ def repeat(
     lanes = lockstep.start(engine, schedule, keys, repeated.start(num_lanes))
     slots = slots_within(lockstep.bytes_per_slot(engine, keys, lanes), num_draws)
 
-    def run(lanes: lockstep.Lane, turns: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
-        lanes, drawn = lockstep.run_on_cores(engine, schedule, keys, lanes, last=num_draws, turns=turns, slots=slots)
+    runner = lockstep.Runner(engine, schedule, keys, slots)
+
+    def run(lanes: lockstep.Lane, **ends: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
+        lanes, drawn = runner(lanes, **ends)
         return lanes, drawn._replace(position=drawn.position.seen)
 
     with progress_bar(progress, num_draws * num_lanes) as report:
