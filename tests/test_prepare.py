@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -119,6 +121,12 @@ def test_a_surrogate_far_from_the_chains_moves_to_them(prepared: tc.Prepared, ke
     assert "moved to their mean" in str(moved.summary())
     assert moved.num_rows.mean() < 0.5 * stayed.num_rows.mean()
     assert stayed.notes == ()
+    assert stayed.kernel is not None
+    assert stayed.kernel.surrogate is kernel.surrogate
+    assert not np.array_equal(moved.kernel.surrogate.position, kernel.surrogate.position)
+    with pytest.raises(ValueError, match=r"with another surrogate than the kernel has.*`audit\(trace.kernel, trace\)`"):
+        tc.audit(kernel, moved)
+    assert pickle.loads(pickle.dumps(moved)).kernel is None
     assert moved.warmup.num_decisions == 20 * CHAINS
     assert moved.num_draws == DRAWS
 

@@ -47,6 +47,9 @@ def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
     )
     kernel = kernel_of(acceptance=tc.Metropolis())
     trace = sample(key, kernel, 0.5, 600, num_chains=64, schedule=schedule, scan=0, progress=False)
+    assert trace.kernel is not None
+    assert trace.kernel.posterior.temperature == 40
+    assert trace.kernel.proposal.scale == pytest.approx(0.1)
     hot, cold = trace.position[:, 50:300], trace.position[:, 350:]
     mean = TARGET.data[:4000].mean(dtype=np.float64)
     for values, weight in ((hot, 1.0), (cold, 100.0)):

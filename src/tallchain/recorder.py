@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -28,6 +29,8 @@ class Recorder:
         self.warmup = Tally()
         self.facts: dict[str, Any] = {}
         """Further fields of the trace."""
+        self.facts_at: Callable[[int], dict[str, Any]] = lambda draw: {}
+        """Those that depend on the last draw that is kept, counted with the warm-up."""
         self._began = self._compiled = self._last = 0.0
         self._shape = (num_chains, num_samples)
         self._kept: Drawn | None = None
@@ -87,7 +90,15 @@ class Recorder:
             is_interrupted=is_interrupted,
             left_out={int(chain): int(finished[chain]) for chain in np.setdiff1d(np.arange(len(finished)), chains)},
             **self.facts,
+            **self._facts_at(self.num_warmup + count - 1),
         )
+
+    def _facts_at(self, draw: int) -> dict[str, Any]:
+        """Ask for them on a device that may have failed: the draws matter more."""
+        try:
+            return self.facts_at(draw)
+        except Exception:
+            return {}
 
 
 def largest(finished: np.ndarray) -> tuple[np.ndarray, int]:

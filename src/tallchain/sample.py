@@ -67,7 +67,8 @@ def sample(
         schedule: temperature and proposal scale as functions of the draw.
         recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
-            surrogate was made (root mean square over coordinates), it is made again at their mean; never after.
+            surrogate was made (root mean square over coordinates), it is made again at their mean; never after. The
+            kernel with that surrogate is `trace.kernel`.
         scan: proposals at which to read EVERY row, once, at the end: a minibatch cannot know of rows it has not seen,
             so that a few rows which carry the posterior go unnoticed without it. A warning says what it found; 0 leaves
             it out.
@@ -90,6 +91,7 @@ def sample(
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
 
         recorder.facts |= {"is_one_start": _is_one(positions), "notes": tuple(getattr(kernel.source, "notes", ()))}
+        recorder.facts_at = lambda draw: {"kernel": schedule.at(kernel, jnp.int32(draw))}
         with progress_bar(progress, num_draws * num_chains) as report:
             until = num_warmup // 2
             if recentre and until:
@@ -104,8 +106,7 @@ def sample(
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         trace = recorder.trace(is_interrupted=interrupt.is_set() or recorder.num_finished < num_draws)
         if scan and not interrupt.is_set():
-            at_end = schedule.at(kernel, jnp.int32(num_draws - 1))
-            trace = dataclasses.replace(trace, scan=_scan(at_end, trace, scan, key, interrupt))
+            trace = dataclasses.replace(trace, scan=_scan(trace, scan, key, interrupt))
     warn_of(trace, stacklevel=2)
     return trace
 
@@ -157,10 +158,11 @@ def _recentred(
     return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a pass over all rows)"
 
 
-def _scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
+def _scan(trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
     """Read every row at some proposals; whatever happens there, the draws are not lost."""
+    assert trace.kernel is not None
     try:
-        return scan_rows(kernel, trace, count, jr.fold_in(key, trace.num_chains), interrupt)
+        return scan_rows(trace.kernel, trace, count, jr.fold_in(key, trace.num_chains), interrupt)
     except KeyboardInterrupt:
         return None
     except Exception as error:

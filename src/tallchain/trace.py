@@ -14,6 +14,7 @@ from tallchain.types import PyTree, Verdict
 
 if TYPE_CHECKING:
     from tallchain.diagnostics import Summary
+    from tallchain.kernel import MetropolisHastings
     from tallchain.scan import Scan
 
 _FEW_SHARE = 0.01  # of the decisions that may fall on very few rows
@@ -64,6 +65,9 @@ class Trace:
         is_one_start: all chains started from the same position.
         notes: what else happened during the run, in words.
         scan: what a pass over all rows at the end of the run has shown; None if there was none.
+        kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
+            `recentre` has moved, and with the temperature and the scale of a schedule at the last draw. It holds the
+            data, and functions of yours that cannot be pickled: a trace that was pickled or copied has None.
     """
 
     position: PyTree
@@ -82,6 +86,10 @@ class Trace:
     is_one_start: bool = False
     notes: tuple[str, ...] = ()
     scan: Scan | None = None
+    kernel: MetropolisHastings | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"kernel": None}
 
     @property
     def num_chains(self) -> int:

@@ -57,7 +57,8 @@ def audit(
     then squares, then the estimate.
 
     Args:
-        kernel: the sampler that made the trace; after a run with a schedule, as it was at the end.
+        kernel: the sampler that made the trace, as it was at the end of the run: `trace.kernel`. A kernel with another
+            surrogate than that has is refused.
         trace: its draws, in equilibrium.
         num_decisions: decisions to audit; each costs a pass over all rows.
         num_trials: repetitions of each, each way; None for 2000, or fewer where the test reads many rows (2 where it
@@ -147,6 +148,18 @@ def _check_trace(kernel: Any, trace: Any) -> None:
             "that made it."
         )
     kernel.proposal.check(position)
+    if trace.kernel is not None and not _is_same(kernel.surrogate, trace.kernel.surrogate):
+        raise ValueError(
+            "`audit(kernel, trace)`: the draws were made with another surrogate than the kernel has, as happens after "
+            "`sample(recentre=...)`. Audit the kernel that made them: `audit(trace.kernel, trace)`."
+        )
+
+
+def _is_same(surrogate: Any, other: Any) -> bool:
+    """Whether two surrogates are of a kind and made at the same place."""
+    leaves, others = jax.tree.leaves(surrogate), jax.tree.leaves(other)
+    is_alike = type(surrogate) is type(other) and len(leaves) == len(others)
+    return is_alike and all(np.array_equal(a, b) for a, b in zip(leaves, others, strict=True))
 
 
 def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> np.ndarray:
