@@ -73,6 +73,34 @@ def test_no_option_is_unknown_to_this_test(function, command):
     assert {f"--{name.replace('_', '-')}" for name in parameters} == set(OPTIONS[command])
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "suffix"),
+    [
+        (("demo",), "--output", ".png"),
+        (("audit",), "--output", ".json"),
+        (("audit",), "--picture", ".png"),
+        (("reproduce", "correction"), "--output", ".json"),
+        (("reproduce", "worst-case"), "--output", ".json"),
+        (("reproduce", "worst-case"), "--picture", ".png"),
+        (("reproduce",), "--output", ""),
+    ],
+)
+def test_refuses_a_file_that_cannot_be_written_before_the_work(command, option, suffix, tmp_path, monkeypatch):
+    def work(*arguments, **options):
+        raise AssertionError("the work was begun")
+
+    for module, name in ((cli, "gaussian_mixture"), (correction, "run"), (worst_case, "run"), (report, "run_all")):
+        monkeypatch.setattr(module, name, work)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.txt").touch()
+    for path in (tmp_path / "file.txt" / f"sub{suffix}", tmp_path / ("long" * 100 + suffix)):
+        result = call(*command, option, path)
+        assert result.exit_code == 2, result.output
+        assert f"Invalid value for {option}: cannot be written" in text(result.output)
+    (tmp_path / "file.txt").unlink()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 class TestDemo:
     @pytest.fixture(scope="class")
     @classmethod

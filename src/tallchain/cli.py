@@ -282,10 +282,7 @@ def reproduce_all(
     if context.invoked_subcommand is not None:
         return
     _require("arviz_stats", "matplotlib", "rich")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot be written: {error}.", param_hint="--output") from error
+    _check_writable(output / "report.html", "--output")
     from tallchain.experiments import report
 
     try:
@@ -398,8 +395,18 @@ def _prepare(output: Path, extensions: list[str], option: str = "--output") -> N
     """Refuse a file that could not be written before the work is done, not after."""
     if output.suffix.removeprefix(".").lower() not in extensions:
         raise typer.BadParameter(f"must end in .{', .'.join(extensions)}; got {output}.", param_hint=option)
+    _check_writable(output, option)
+
+
+def _check_writable(path: Path, option: str) -> None:
+    """Make the folder of a file, and refuse the file if it cannot be opened; nothing is left behind."""
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
     except OSError as error:
         raise typer.BadParameter(f"cannot be written: {error}.", param_hint=option) from error
 
