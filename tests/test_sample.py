@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 
 import tallchain as tc
 from scenarios import normal_mean
-from tallchain import lockstep
+from tallchain import lockstep, progress, scan
 from tallchain.faults import SamplingError
 from tallchain.sample import sample
 
@@ -65,11 +66,17 @@ def test_schedule_counts_warmup_draws(key: jax.Array) -> None:
     assert np.abs(trace.log_ratio[:, 0]).max() > 1
 
 
-def test_progress_bar_is_shown(key: jax.Array, capsys: pytest.CaptureFixture) -> None:
+def test_progress_off_a_terminal_is_lines(key: jax.Array, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    monkeypatch.setattr(progress, "_SHARE", 0.0)
     sample(key, kernel_of(), 0.5, 20, num_chains=2)
-    shown = capsys.readouterr().out
-    assert "rows/decision" in shown
-    assert "100%" in shown
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert re.search(
+        r"^sampling \d+%, [\d,]+ draws/s, acceptance 0\.\d\d, \d+ rows a decision", shown.err, re.MULTILINE
+    )
+    assert "sampling 100%" in shown.err
+    assert "reading all rows 100%" in shown.err
 
 
 # ---- chains dealt out to cores -----------------------------------------------------------------
@@ -153,6 +160,31 @@ def test_ctrl_c_leaves_out_a_chain_without_a_draw(key: jax.Array, monkeypatch: p
     assert trace.num_chains == 2
     assert trace.num_draws > 0
     assert "chain 1 had no finished draw" in str(trace.summary())
+
+
+def test_no_pass_over_all_rows_after_ctrl_c(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if it comes with the last draws."""
+    monkeypatch.setattr(scan, "_begin", lambda *_: pytest.fail("the pass was begun"))
+    after_chunks(monkeypatch, 1, lambda: signal.raise_signal(signal.SIGINT))
+    trace = sample(key, kernel_of(), 0.5, 1, num_chains=2, progress=False)
+    assert trace.is_interrupted
+    assert trace.scan is None
+
+
+def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = scan._begin
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        return begin(*arguments)
+
+    monkeypatch.setattr(scan, "_begin", interrupted)
+    monkeypatch.setattr(scan, "_scan", lambda *_, **__: pytest.fail("rows were read"))
+    trace = sample(key, kernel_of(), 0.5, 20, num_chains=2, progress=False)
+    assert trace.num_draws == 20
+    assert trace.scan is None
+    assert "NOT CHECKED" in str(trace.summary())
+    assert "the pass over all rows was interrupted" in str(trace.summary())
 
 
 def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:

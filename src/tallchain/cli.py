@@ -23,6 +23,7 @@ from tallchain.diagnostics import Summary
 from tallchain.experiments import correction, worst_case
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
+from tallchain.progress import shown
 from tallchain.proposals import RandomWalk
 from tallchain.sources import Shuffled
 from tallchain.trace import Trace
@@ -372,11 +373,8 @@ def _save_numbers(numbers: dict[str, Any], output: Path) -> None:
 @contextlib.contextmanager
 def _bar(is_wanted: bool) -> Generator[Callable[[int, int, str], None]]:
     """Yield a function that moves a progress bar: report(done, total, what)."""
-    from rich.progress import Progress
-
-    with Progress(disable=not is_wanted) as bar:
-        task = bar.add_task("")
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+    with shown(is_wanted, "experiments", 1) as show:
+        yield lambda done, total, what: show(done, what, total)
 
 
 # ---- helpers ---------------------------------------------------------------------------------

@@ -122,7 +122,8 @@ def prepare(
             1, and 50 elsewhere.
         num_draws: proposals to score rows with, and as many to judge by; each reads every row.
         seed: of these.
-        progress: show a progress bar for the mode (needs `rich`).
+        progress: show a progress bar for the mode (needs `rich`); elsewhere than on a terminal, a line every ten
+            seconds or more.
     """
     begun = time.perf_counter()
     data, num_rows = take_data("prepare", data)

@@ -1,53 +1,78 @@
-"""A progress bar over draws: rate, acceptance, rows per decision, time left."""
+"""How far the work is: a bar on a terminal and in a notebook, elsewhere a plain line every so often."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import sys
+import time
+from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Protocol
 
-from tallchain.recorder import Recorder
+_EVERY = 10.0  # seconds between two lines, at least
+_SHARE = 0.05  # of the time so far between two lines: a run of hours does not fill a file
 
-Report = Callable[[Recorder], None]
+
+class Show(Protocol):
+    """Shows how far the work is."""
+
+    def __call__(self, done: int, words: str = "", total: int | None = None) -> None:
+        """Show `done` of `total`, which is as it was unless given, and what else there is to say."""
+        ...
 
 
 @contextmanager
-def progress_bar(wanted: bool | Callable[[int, int], None], total: int) -> Generator[Report]:
-    """Yield a function that moves the bar; one that does nothing if no bar is wanted or `rich` is not installed.
-
-    Of a function that is given in place of a bar, one that calls it as f(draws so far, all draws).
-    """
-    if callable(wanted):
-        yield lambda recorder: wanted(recorder.total.num_decisions, total)
+def shown(wanted: bool, what: str, total: int | None = None) -> Generator[Show]:
+    """Yield a function that shows progress; one that does nothing if none is wanted."""
+    if not wanted:
+        yield lambda done, words="", total=None: None
         return
-    is_wanted = bool(wanted)
     try:
-        from rich import progress as rich
+        import rich
+        from rich import progress
     except ImportError:
-        is_wanted = False
-    if not is_wanted:
-        yield lambda recorder: None
+        yield Lines(what, total)
+        return
+    console = rich.get_console()
+    if not (console.is_terminal or console.is_jupyter):
+        yield Lines(what, total)
         return
     columns = (
-        rich.TextColumn("sampling"),
-        rich.BarColumn(bar_width=24),
-        rich.TaskProgressColumn(),
-        rich.TextColumn("{task.fields[rate]} draws/s"),
-        rich.TextColumn("accept {task.fields[acceptance]}"),
-        rich.TextColumn("{task.fields[rows]} rows/decision"),
-        rich.TimeRemainingColumn(),
+        progress.TextColumn(what),
+        progress.SpinnerColumn() if total is None else progress.BarColumn(bar_width=24),
+        *(() if total is None else (progress.TaskProgressColumn(),)),
+        progress.TextColumn("{task.fields[words]}"),
+        progress.TimeElapsedColumn() if total is None else progress.TimeRemainingColumn(),
     )
-    with rich.Progress(*columns) as bar:
-        task = bar.add_task("sampling", total=total, rate="-", acceptance="-", rows="-")
+    with progress.Progress(*columns) as bar:
+        task = bar.add_task(what, total=total, words="")
+        yield lambda done, words="", total=total: bar.update(task, completed=done, total=total, words=words)
 
-        def report(recorder: Recorder) -> None:
-            total = recorder.total
-            if total.num_decisions:
-                bar.update(
-                    task,
-                    completed=total.num_decisions,
-                    rate=f"{total.num_decisions / recorder.seconds:,.0f}",
-                    acceptance=f"{total.num_accepted / total.num_decisions:.2f}",
-                    rows=f"{total.num_rows / total.num_decisions:,.0f}",
-                )
 
-        yield report
+class Lines:
+    """Writes a line to stderr every so often; a short run has none."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what, self._total = what, total
+        self._began = self._last = time.monotonic()
+        self._first: tuple[float, int] | None = None
+
+    def __call__(self, done: int, words: str = "", total: int | None = None) -> None:
+        """Write the line, if it is time for one."""
+        now, total = time.monotonic(), total or self._total
+        self._first = self._first or (now, done)
+        if now - self._last < max(_EVERY, _SHARE * (now - self._began)):
+            return
+        self._last = now
+        parts = [words] if words else []
+        since, before = self._first
+        if total and before < done < total:
+            parts.append(f"about {_duration((now - since) / (done - before) * (total - done))} left")
+        head = f"{self._what} {100 * done // total}%" if total else self._what
+        print(", ".join([head, *parts]), file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 3600:.1f} h"

@@ -31,7 +31,9 @@ class Recorder:
         """Further fields of the trace."""
         self.facts_at: Callable[[int], dict[str, Any]] = lambda draw: {}
         """Those that depend on the last draw that is kept, counted with the warm-up."""
-        self._began = self._compiled = self._last = 0.0
+        self.seconds = 0.0
+        """Time spent sampling, so far: the caller adds to it."""
+        self._began = time.perf_counter()
         self._shape = (num_chains, num_samples)
         self._kept: Drawn | None = None
 
@@ -45,21 +47,10 @@ class Recorder:
         """Whether some chain has finished a draw to keep."""
         return bool(self.draw.max() > self.num_warmup)
 
-    @property
-    def seconds(self) -> float:
-        """Time spent sampling."""
-        return self._last - self._compiled
-
-    def start_clock(self) -> None:
-        """Begin to count the time of compilation, which ends with the first chunk."""
-        self._began = time.perf_counter()
-
     def add(self, draw: np.ndarray, drawn: Drawn) -> None:
         """Take over the draws of one chunk, by chain and slot; chain c has now finished draw[c] draws."""
         drawn = jax.tree.map(np.asarray, drawn)
-        self._last = time.perf_counter()
         if self._kept is None:
-            self._compiled = self._last
             self._kept = jax.tree.map(lambda leaf: np.zeros(self._shape + leaf.shape[2:], leaf.dtype), drawn)
         slots = drawn.verdict.is_accepted.shape[1]
         chain, slot = np.nonzero(np.arange(slots) < (draw - self.draw)[:, None])
@@ -86,7 +77,7 @@ class Recorder:
             population=self.population,
             warmup=self.warmup,
             seconds=self.seconds,
-            compile_seconds=self._compiled - self._began,
+            compile_seconds=time.perf_counter() - self._began - self.seconds,
             is_interrupted=is_interrupted,
             left_out={int(chain): int(finished[chain]) for chain in np.setdiff1d(np.arange(len(finished)), chains)},
             **self.facts,

@@ -16,24 +16,18 @@ from jax.flatten_util import ravel_pytree
 
 from tallchain import lockstep
 from tallchain.checks import are_scalars, check_start
+from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.faults import SamplingError, warn_of
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
-from tallchain.progress import Report, progress_bar
 from tallchain.recorder import Recorder
-from tallchain.scan import Scan
 from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
 from tallchain.trace import Trace
 from tallchain.types import Array, PyTree, Surrogate, is_whole, replace
 
-_CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
-_CHUNK_SLOTS = 256
 _FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
-_MOST_TURNS = 2**20
-_CHUNK_BYTES = {"cpu": 2**24}  # about what its caches hold
-_CHUNK_BYTES_ELSEWHERE = 2**30
 
 
 def sample(
@@ -53,8 +47,9 @@ def sample(
     """Draw `num_samples` draws from each of `num_chains` chains, in lockstep.
 
     A key determines the draws, whatever the chunk size; a chain uses the same random numbers however many others run.
-    Ctrl-C ends the run in order: the draws so far come back, with `is_interrupted` set. They are cut to the length of
-    the shortest chain; chains that are very far behind are left out, and named (see `Trace.left_out`).
+    Ctrl-C or SIGTERM ends the run in order: the draws so far come back, with `is_interrupted` set and without the pass
+    over all rows. They are cut to the length of the shortest chain; chains that are very far behind are left out, and
+    named (see `Trace.left_out`). During that pass it ends the pass alone.
 
     Args:
         key: a JAX random key.
@@ -72,7 +67,8 @@ def sample(
         scan: proposals at which to read EVERY row, once, at the end: a minibatch cannot know of rows it has not seen,
             so that a few rows which carry the posterior go unnoticed without it. A warning says what it found; 0 leaves
             it out.
-        progress: show a progress bar (needs `rich`); or a function to call with the draws so far and all draws.
+        progress: show a progress bar (needs `rich`; elsewhere than on a terminal, a line every ten seconds or more); or
+            a function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)
@@ -86,7 +82,6 @@ def sample(
         schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
         check_start(schedule.at(kernel, jnp.int32(0)), positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
-        recorder.start_clock()
         lanes = lockstep.start(kernel, schedule, keys, positions)
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
 
@@ -106,41 +101,9 @@ def sample(
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         trace = recorder.trace(is_interrupted=interrupt.is_set() or recorder.num_finished < num_draws)
         if scan and not interrupt.is_set():
-            trace = dataclasses.replace(trace, scan=_scan(trace, scan, key, interrupt))
+            trace = _scanned(trace, scan, key, interrupt, progress=progress is True)
     warn_of(trace, stacklevel=2)
     return trace
-
-
-def fill(
-    recorder: Recorder,
-    run: Callable[..., tuple[lockstep.Lane, lockstep.Drawn]],
-    lanes: lockstep.Lane,
-    num_draws: int,
-    interrupt: threading.Event,
-    report: Report,
-) -> lockstep.Lane:
-    """Run chunk after chunk until every chain has its draws, or somebody interrupts, or something breaks."""
-    turns = 0  # the first chunk compiles, and takes no turn
-    try:
-        while recorder.num_finished < num_draws and not interrupt.is_set():
-            began = time.perf_counter()
-            lanes, drawn = run(lanes, last=num_draws, turns=turns)
-            recorder.add(np.asarray(lanes.draw), drawn)
-            report(recorder)
-            pace = _CHUNK_SECONDS / (time.perf_counter() - began)
-            turns = min(max(4, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
-    except KeyboardInterrupt:
-        interrupt.set()
-    except Exception as error:
-        if not recorder.has_draws:
-            raise  # there is nothing to save
-        trace = recorder.trace(is_interrupted=True)
-        raise SamplingError(
-            f"Sampling broke: {error!r}. The draws that were finished, {trace.num_draws:,} of each of "
-            f"{trace.num_chains:,} chains, are in the `trace` of this exception.",
-            trace,
-        ) from error
-    return lanes
 
 
 def _recentred(
@@ -158,19 +121,22 @@ def _recentred(
     return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a pass over all rows)"
 
 
-def _scan(trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
+def _scanned(trace: Trace, count: int, key: Array, interrupt: threading.Event, *, progress: bool) -> Trace:
     """Read every row at some proposals; whatever happens there, the draws are not lost."""
     assert trace.kernel is not None
+    began = time.perf_counter()
     try:
-        return scan_rows(trace.kernel, trace, count, jr.fold_in(key, trace.num_chains), interrupt)
+        found = scan_rows(trace.kernel, trace, count, jr.fold_in(key, trace.num_chains), interrupt, progress=progress)
     except KeyboardInterrupt:
-        return None
+        notes = (*trace.notes, "the pass over all rows was interrupted")
+        return dataclasses.replace(trace, notes=notes, scan_seconds=time.perf_counter() - began)
     except Exception as error:
         raise SamplingError(
             f"The draws are made, and the pass over all rows that checks them broke: {error!r}. They are in the "
             "`trace` of this exception; `sample(scan=0)` leaves the pass out.",
             trace,
         ) from error
+    return dataclasses.replace(trace, scan=found, scan_seconds=time.perf_counter() - began)
 
 
 def _check_arguments(
@@ -227,9 +193,3 @@ def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int)
 def _is_one(positions: PyTree) -> bool:
     """Whether all chains are at the same place."""
     return all(bool(np.all(np.asarray(leaf) == np.asarray(leaf[:1]))) for leaf in jax.tree.leaves(positions))
-
-
-def slots_within(bytes_per_slot: int, num_draws: int) -> int:
-    """Draws per chain between two visits to the host, such that they fit into memory."""
-    budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
-    return max(1, min(_CHUNK_SLOTS, num_draws, budget // max(bytes_per_slot, 1)))

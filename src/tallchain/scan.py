@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from jax import random as jr
 
 from tallchain.functions import program
 from tallchain.keys import make_key
+from tallchain.progress import shown
 from tallchain.sources import Shuffled, WithReplacement
 from tallchain.types import Array, Ask, Population, PyTree
 
@@ -92,7 +94,9 @@ class _Window(NamedTuple):
     num_invalid: Array
 
 
-def row_moments(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> RowMoments:
+def row_moments(
+    kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event, *, progress: bool = False
+) -> RowMoments:
     """Read every row at every pair.
 
     The numbers per row, and their sums over one window, are as JAX has them (in float32, unless told otherwise), as the
@@ -103,23 +107,28 @@ def row_moments(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.E
     # Blocks of one size, the last one filled up: they share a program.
     blocks = np.arange(num_blocks * -(-num_pairs // num_blocks)).reshape(num_blocks, -1)
     found = []
-    for block in np.minimum(blocks, num_pairs - 1):
-        some = jax.tree.map(lambda leaf, block=block: leaf[block], pairs)
-        found.append(_moments_of_block(kernel, some, interrupt))
+    num_rows = kernel.source.population.num_rows
+    with shown(progress, "reading all rows", num_blocks * num_rows) as show:
+        for number, block in enumerate(np.minimum(blocks, num_pairs - 1)):
+            some = jax.tree.map(lambda leaf, block=block: leaf[block], pairs)
+            found.append(_moments_of_block(kernel, some, interrupt, lambda rows, n=number: show(n * num_rows + rows)))
     return RowMoments(*(np.concatenate(values)[:num_pairs] for values in zip(*found, strict=True)))
 
 
-def _moments_of_block(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> RowMoments:
+def _moments_of_block(
+    kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event, report: Callable[[int], None]
+) -> RowMoments:
     population = kernel.source.population.num_rows
     width = kernel.source.width(population)
     begun = _begin(kernel, pairs)
     cursors, total = begun.cursors, None
     for begin in range(0, population, width * _LOOKS):
+        if interrupt.is_set():
+            raise KeyboardInterrupt("interrupted before all rows were read")
         cursors, windows = _scan(kernel, pairs, begun, cursors, jnp.int32(population - begin), width=width)
         sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).sum(0), windows)
         total = sums if total is None else jax.tree.map(np.add, total, sums)
-        if interrupt.is_set():
-            raise KeyboardInterrupt("interrupted before all rows were read")
+        report(min(begin + width * _LOOKS, population))
     assert total is not None
     return _central(kernel, total, jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), begun._replace(cursors=())))
 
@@ -308,12 +317,20 @@ class Scan:
         )
 
 
-def scan(kernel: MetropolisHastings, trace: Trace, count: int, key: Array, interrupt: threading.Event) -> Scan | None:
+def scan(
+    kernel: MetropolisHastings,
+    trace: Trace,
+    count: int,
+    key: Array,
+    interrupt: threading.Event,
+    *,
+    progress: bool = False,
+) -> Scan | None:
     """Read every row at some of a run's own proposals; None where every decision has read every row already."""
     population = kernel.source.population
     if trace.num_rows.min() >= population.num_rows + population.num_exact and not population.repeats:
         return None
-    moments = row_moments(kernel, make_pairs(kernel, trace, count, key), interrupt)
+    moments = row_moments(kernel, make_pairs(kernel, trace, count, key), interrupt, progress=progress)
     b = max(float(np.median(trace.num_rows)) - population.num_exact, 1.0)
     s2 = np.minimum(moments.variance * _variance_factor(population, b), 1)
     missed = np.where(moments.num_impossible > 0, np.exp(-b * moments.num_impossible / population.num_rows), 0)

@@ -57,7 +57,8 @@ class Trace:
         population: N, the rows there are.
         warmup: totals over the warm-up draws.
         seconds: time spent sampling, warm-up included, compilation not.
-        compile_seconds: time to the first turn: checks on the device, compilation.
+        compile_seconds: time spent otherwise before the draws were made: checks, compilation, a surrogate that moved.
+        scan_seconds: time spent on the pass over all rows.
         is_interrupted: Ctrl-C, or a fault, ended the run (perhaps in its last chunk, with all draws made).
         left_out: chains of an interrupted run that are not in the trace, by number, and the draws each had finished.
             A chain without a draw is left out, and so are chains so far behind that cutting the others to their
@@ -81,6 +82,7 @@ class Trace:
     warmup: Tally = Tally()
     seconds: float = 0.0
     compile_seconds: float = 0.0
+    scan_seconds: float = 0.0
     is_interrupted: bool = False
     left_out: dict[int, int] = dataclasses.field(default_factory=dict)
     is_one_start: bool = False

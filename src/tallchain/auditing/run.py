@@ -68,7 +68,7 @@ def audit(
         tolerance: mean |error in log-odds| to put up with.
         drift_tolerance: drift to put up with, of means in standard deviations, of variances as a share.
         seed: of everything random.
-        progress: show a progress bar (needs `rich`).
+        progress: show a progress bar (needs `rich`); elsewhere than on a terminal, a line every ten seconds or more.
     """
     _check_numbers(num_decisions, num_trials, seed, max_log_ratio, tolerance, drift_tolerance)
     _check_trace(kernel, trace)
@@ -76,7 +76,7 @@ def audit(
     pair_key, trial_key = jr.split(make_key(seed))
     with catch_interrupt() as interrupt:
         pairs = make_pairs(kernel, trace, num_decisions, pair_key)
-        log_ratio = exact_log_ratios(kernel, pairs, interrupt)
+        log_ratio = exact_log_ratios(kernel, pairs, interrupt, progress=progress)
         count = choose_trials(kernel, trace, num_decisions) if num_trials is None else num_trials
         trials = repeat(kernel, pairs, count, key=trial_key, interrupt=interrupt, progress=progress)
     is_integrated = hasattr(kernel.acceptance, "chance")
@@ -162,10 +162,12 @@ def _is_same(surrogate: Any, other: Any) -> bool:
     return is_alike and all(np.array_equal(a, b) for a, b in zip(leaves, others, strict=True))
 
 
-def exact_log_ratios(kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event) -> np.ndarray:
+def exact_log_ratios(
+    kernel: MetropolisHastings, pairs: Pairs, interrupt: threading.Event, *, progress: bool = False
+) -> np.ndarray:
     """Delta of every pair from all rows."""
     offset = jax.vmap(kernel.offset)(*pairs) + jax.vmap(kernel.exact_part)(pairs.here, pairs.there)
-    return np.asarray(offset, np.float64) + row_moments(kernel, pairs, interrupt).mean
+    return np.asarray(offset, np.float64) + row_moments(kernel, pairs, interrupt, progress=progress).mean
 
 
 def _left_out(decisions: Decisions, reach: float) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from jax import lax
 from jax import random as jr
 
 from tallchain import lockstep
+from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Trial
 from tallchain.keys import make_key
-from tallchain.progress import progress_bar
 from tallchain.proposals import Fixed
 from tallchain.recorder import Recorder
-from tallchain.sample import fill, slots_within
 from tallchain.scan import Pairs
 from tallchain.schedule import Schedule
 from tallchain.trace import Trace
@@ -128,7 +127,6 @@ def repeat(
     repeated, schedule, keys = _Repeated(kernel, both), Schedule(), jr.split(key, num_lanes)
     engine = cast(MetropolisHastings, repeated)
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
-    recorder.start_clock()
     lanes = lockstep.start(engine, schedule, keys, repeated.start(num_lanes))
     slots = slots_within(lockstep.bytes_per_slot(engine, keys, lanes), num_draws)
 

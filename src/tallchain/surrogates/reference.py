@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,7 @@ from scipy import linalg
 
 from tallchain.checks import check_scalar
 from tallchain.functions import program
+from tallchain.progress import shown
 from tallchain.sources.rows import take_data
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import Passes, Terms, as_floats, derivatives
@@ -108,14 +108,18 @@ def find_reference(
         initial: the position to start from; where there are several modes, the one found depends on it.
         max_iterations: of the trust-region method; each takes one pass over the rows, or several for more than 200
             coordinates.
-        progress: show a progress bar, if `rich` is installed.
+        progress: show a progress bar (needs `rich`); elsewhere than on a terminal, a line every ten seconds or more.
 
     Raises:
         NoReferenceError: if there is no mode to be found, with what to do about it.
     """
     begun = time.perf_counter()
     data, start = _check(posterior, data, initial, max_iterations)
-    with _progress_bar(bool(progress)) as report:
+    with shown(bool(progress), "finding the mode") as show:
+
+        def report(num_passes: int, distance: float) -> None:
+            show(num_passes, f"pass {num_passes}, about {distance:.2g} standard deviations away")
+
         objective = _Objective(posterior, data, start, report)
         found, iterations = _search(objective, max_iterations)
         point, step, polishes = _polish(objective, found, iterations)
@@ -471,28 +475,3 @@ def _check_initial(initial: PyTree) -> PyTree:
             "drop some of them, or sample without a reference."
         )
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), initial)
-
-
-# ---- progress ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _progress_bar(is_wanted: bool) -> Generator[Report]:
-    """Yield a function that shows the passes made; one that does nothing if not wanted or without `rich`."""
-    try:
-        from rich import progress as rich
-    except ImportError:
-        is_wanted = False
-    if not is_wanted:
-        yield lambda num_passes, distance: None
-        return
-    columns = (
-        rich.TextColumn("finding the mode"),
-        rich.SpinnerColumn(),
-        rich.TextColumn("pass {task.completed}"),
-        rich.TextColumn("about {task.fields[distance]} standard deviations away"),
-        rich.TimeElapsedColumn(),
-    )
-    with rich.Progress(*columns) as bar:
-        task = bar.add_task("finding the mode", total=None, distance="-")
-        yield lambda num_passes, distance: bar.update(task, completed=num_passes, distance=f"{distance:.2g}")
