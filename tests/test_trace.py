@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
+import re
 
 import jax
 import numpy as np
@@ -10,6 +13,8 @@ import pytest
 
 import tallchain as tc
 from scenarios import normal_vector
+from tallchain import settings
+from tallchain.models import regression
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +53,6 @@ def test_summary_is_printable(trace: tc.Trace) -> None:
 
 
 def test_names_of_vectors_and_records(trace: tc.Trace) -> None:
-    import dataclasses
-
     vector = dataclasses.replace(trace, position=np.stack([trace.position["a"]] * 3, -1))
     assert list(vector.variables()) == ["position"]
     assert [p.name for p in vector.summary().parameters] == ["position[0]", "position[1]", "position[2]"]
@@ -58,9 +61,78 @@ def test_names_of_vectors_and_records(trace: tc.Trace) -> None:
     assert list(nested.variables()) == ["w.bias"]
 
 
-def test_few_draws_have_no_effective_sample_size(trace: tc.Trace) -> None:
-    import dataclasses
+def test_parameters_come_in_the_order_of_the_initial_position() -> None:
+    posterior = tc.Posterior(
+        lambda t: -(t["slope"] ** 2) - t["effects"]["b"] ** 2 - t["effects"]["a"] ** 2 - t["cut"] ** 2,
+        lambda t, x: -((x - t["slope"]) ** 2),
+        1000.0,
+    )
+    source = tc.Shuffled(np.zeros(1000, np.float32), 100)
+    kernel = tc.MetropolisHastings(posterior, source, proposal=tc.RandomWalk(0.3))
+    start = {"slope": 0.0, "effects": {"b": 1.0, "a": 2.0}, "cut": 3.0}
+    trace = tc.sample(jax.random.key(0), kernel, start, 8, num_chains=2, scan=0, progress=False)
+    names = ["slope", "effects.b", "effects.a", "cut"]
+    assert list(trace.variables()) == names
+    summary = trace.summary()
+    assert [p.name for p in summary.parameters] == names
+    assert np.abs(trace.position["cut"][:, 0] - 3).max() < 2
+    found = tc.audit(trace.kernel, trace, num_decisions=40, num_trials=2, progress=False)
+    assert [d.name for d in found.drift] == names
+    table = summary.to_pandas()
+    assert list(table.index) == names
+    assert table.loc["cut", "median"] == summary.parameters[3].median
 
+
+def test_labels_of_the_entries_of_a_vector(trace: tc.Trace) -> None:
+    vector = np.stack([trace.position["a"]] * 2, -1)
+    named = dataclasses.replace(trace, position={"w": vector, "s": trace.position["a"]}, names={"w": ("age", "height")})
+    assert [p.name for p in named.summary().parameters] == ["w[age]", "w[height]", "s"]
+    tree = named.to_datatree()
+    assert tree["posterior"]["w"].coords["w_dim_0"].values.tolist() == ["age", "height"]
+    tree = named.to_datatree(dims={"w": ["feature"]})
+    assert tree["posterior"]["w"].sel(feature="height").dims == ("chain", "draw")
+    tree = named.to_datatree(dims={"w": ["feature"]}, coords={"feature": ["x", "y"]})
+    assert tree["posterior"]["w"].coords["feature"].values.tolist() == ["x", "y"]
+    single = dataclasses.replace(trace, position=vector, names={"position": ("age", "height")})
+    assert [p.name for p in single.summary().parameters] == ["age", "height"]
+    wrong = dataclasses.replace(single, names={"position": ("age",)})
+    assert [p.name for p in wrong.summary().parameters] == ["position[0]", "position[1]"]
+
+
+def test_summary_and_datatree_state_what_was_sampled(trace: tc.Trace) -> None:
+    text = str(trace.summary())
+    for line in (
+        r"test                 MinibatchBarker\(sigma=1.0, .*stopping='fresh'",
+        r"proposal             RandomWalk\(scale=2 x 2 matrix\)",
+        r"prior                lambda in scenarios.py, line \d+",
+        r"temperature          2,000   tempered: NOT the posterior",
+        r"time                 \d+\.\d s in all: \d+\.\d compiling and checking, \d+\.\d sampling \([\d,]+ draws/s\)",
+        r"             mean         sd        5 %       50 %       95 %  mcse_mean",
+    ):
+        assert re.search(line, text), line
+    attributes = trace.to_datatree()["posterior"].attrs
+    assert attributes["temperature"] == 2000
+    assert attributes["tempered"] == "NOT the posterior"
+    assert attributes["test"].startswith("MinibatchBarker(")
+
+
+def named_prior(t: float) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (named_prior, "named_prior"),
+        (functools.partial(named_prior, 1), "named_prior (partial)"),
+        (regression.NormalLogPrior(1.0), "NormalLogPrior(sd=1.0)"),
+    ],
+)
+def test_names_of_functions(function, name: str) -> None:
+    assert settings.name_of(function) == name
+
+
+def test_few_draws_have_no_effective_sample_size(trace: tc.Trace) -> None:
     short = dataclasses.replace(
         trace,
         **{

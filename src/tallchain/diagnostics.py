@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallchain.auditing import audit, bound_limits  # noqa: F401 (offered here, beside the summary)
+from tallchain.convergence import FALSE_ALARM, MOST_R_HAT, Parameter, parameters_of
+from tallchain.names import coordinates
 from tallchain.scan import Scan
+from tallchain.settings import Settings
 from tallchain.trace import Trace
 
-_MOST_R_HAT = 1.01  # Vehtari et al. 2021
-_LEAST_DRAWS = 4  # ArviZ gives no effective sample size below
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-
-@dataclasses.dataclass(frozen=True)
-class Parameter:
-    """One number of the position."""
-
-    name: str
-    mean: float
-    sd: float
-    mcse_mean: float
-    mcse_sd: float
-    ess_bulk: float
-    ess_tail: float
-    r_hat: float
+_COLUMNS = {
+    "mean": "mean",
+    "sd": "sd",
+    "5 %": "q5",
+    "50 %": "median",
+    "95 %": "q95",
+    "mcse_mean": "mcse_mean",
+    "ess_bulk": "ess_bulk",
+    "ess_tail": "ess_tail",
+    "r_hat": "r_hat",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,14 @@ class Summary:
     rows: Rows
     complaints: tuple[str, ...]
     """What may be wrong with the draws, in words."""
+    settings: Settings | None
+    """Test, proposal, prior and temperature."""
     seconds: float
+    """Of sampling."""
+    compile_seconds: float
+    """Of checks and compilation."""
+    scan_seconds: float
+    """Of the pass over all rows."""
     draws_per_second: float
     is_interrupted: bool
     is_one_start: bool
@@ -70,15 +77,29 @@ class Summary:
         """Return plain numbers, for JSON."""
         return dataclasses.asdict(self)
 
+    def to_pandas(self) -> DataFrame:
+        """Return the parameters as a table, one to a line (needs `pandas`)."""
+        from pandas import DataFrame
+
+        fields = [f.name for f in dataclasses.fields(Parameter) if f.name != "name"]
+        rows = [[getattr(p, name) for name in fields] for p in self.parameters]
+        return DataFrame(rows, [p.name for p in self.parameters], fields)
+
+    @property
+    def disagreeing(self) -> list[str]:
+        """Parameters of which the chains disagree: R-hat is above 1.01, and beyond what chance explains."""
+        limit = FALSE_ALARM / max(len(self.parameters), 1)
+        return [p.name for p in self.parameters if p.r_hat > MOST_R_HAT and p.r_hat_chance < limit]
+
     def __str__(self) -> str:
-        columns = ("mean", "sd", "mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat")
         width = max([9, *(len(p.name) for p in self.parameters)])
         lines = [f"{self.num_chains} chains x {self.num_draws} draws, N = {self.population:,} rows"]
         if self.is_interrupted:
             lines[0] += " (INTERRUPTED: fewer draws than asked for)"
-        lines.append(" " * width + "".join(f"{name:>11}" for name in columns))
+        lines += self.settings.lines() if self.settings else []
+        lines.append(" " * width + "".join(f"{name:>11}" for name in _COLUMNS))
         for p in self.parameters:
-            numbers = (_figure(name, getattr(p, name)) for name in columns)
+            numbers = (_figure(name, getattr(p, name)) for name in _COLUMNS.values())
             lines.append(f"{p.name:<{width}}" + "".join(f"{number:>11}" for number in numbers))
         rows = self.rows
         lines += [
@@ -87,9 +108,17 @@ class Summary:
             f"{rows.percentile_99:,.0f}, max {rows.max:,}",
             f"share of the data    {rows.share:.3g} per decision",
             f"rows read in all     {rows.total:,} looked at, {rows.scanned:,} scanned beside them (warm-up included)",
-            f"speed                {self.draws_per_second:,.0f} draws/s in {self.seconds:.1f} s, compilation apart",
+            f"time                 {self._times()}",
         ]
         return "\n".join(lines + self._warnings())
+
+    def _times(self) -> str:
+        total = self.compile_seconds + self.seconds + self.scan_seconds
+        scan = f", {self.scan_seconds:.1f} reading all rows" if self.scan_seconds else ""
+        return (
+            f"{total:.1f} s in all: {self.compile_seconds:.1f} compiling and checking, {self.seconds:.1f} sampling "
+            f"({self.draws_per_second:,.0f} draws/s){scan}"
+        )
 
     def _warnings(self) -> list[str]:
         lines = [f"note                 {note}" for note in self.notes]
@@ -101,13 +130,18 @@ class Summary:
             )
         elif self.rows.share < 1:
             lines.append("NOT CHECKED          no pass over all rows: a few rows that carry the posterior go unnoticed")
-        disagree = [p.name for p in self.parameters if p.r_hat > _MOST_R_HAT]
-        if disagree:
+        highest = max([0.0, *(p.r_hat for p in self.parameters if np.isfinite(p.r_hat))])
+        if self.disagreeing:
             lines.append(
-                f"CHAINS DISAGREE      r_hat above {_MOST_R_HAT} for {_few(disagree)}: more warm-up, more draws, other "
-                "steps, or several modes"
+                f"CHAINS DISAGREE      r_hat above {MOST_R_HAT} for {_few(self.disagreeing)}, beyond chance: more "
+                "warm-up, more draws, other steps, or several modes"
             )
-        elif self.is_one_start:
+        elif highest > MOST_R_HAT:
+            lines.append(
+                f"r_hat                up to {highest:.3f}, which chance explains with so few effective draws: draw "
+                "more to be sure"
+            )
+        if self.is_one_start and not self.disagreeing:
             lines.append("ONE START            chains from one position do not show whether there are other modes")
         lines += [f"WARNING              {complaint}" for complaint in self.complaints]
         return lines
@@ -133,42 +167,24 @@ def summarise(trace: Trace) -> Summary:
         num_chains=trace.num_chains,
         num_draws=trace.num_draws,
         population=trace.population,
-        parameters=tuple(p for name, draws in trace.variables().items() for p in _parameters(name, draws)),
+        parameters=tuple(
+            parameter
+            for name, draws in trace.variables().items()
+            for parameter in parameters_of(coordinates(name, draws.shape[2:], trace.names), draws)
+        ),
         acceptance=float(trace.is_accepted.mean()),
         rows=rows,
         complaints=tuple(trace.complaints()),
+        settings=trace.settings,
         seconds=trace.seconds,
+        compile_seconds=trace.compile_seconds,
+        scan_seconds=trace.scan_seconds,
         draws_per_second=decisions / trace.seconds if trace.seconds else float("nan"),
         is_interrupted=trace.is_interrupted,
         is_one_start=trace.is_one_start,
         notes=trace.notes,
         scan=trace.scan,
     )
-
-
-def _parameters(name: str, draws: np.ndarray) -> list[Parameter]:
-    flat = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
-    labels = [name + (str(list(index)) if index else "") for index in np.ndindex(draws.shape[2:])]
-    statistics = (flat.mean((0, 1)), flat.std((0, 1)), *_convergence(flat))
-    return [Parameter(label, *(float(s[i]) for s in statistics)) for i, label in enumerate(labels)]
-
-
-def _convergence(flat: np.ndarray) -> tuple[np.ndarray, ...]:
-    """MCSE of mean and sd, bulk and tail ESS, R-hat, of draws (chain, draw, coordinate)."""
-    if flat.shape[1] < _LEAST_DRAWS:
-        return (np.full(flat.shape[2], np.nan),) * 5
-    from arviz_stats.base import array_stats
-
-    axes = {"chain_axis": 0, "draw_axis": 1}
-    with warnings.catch_warnings():  # a chain that never moved has no R-hat: NaN says so
-        warnings.simplefilter("ignore")
-        return (
-            array_stats.mcse(flat, method="mean", **axes),
-            array_stats.mcse(flat, method="sd", **axes),
-            array_stats.ess(flat, method="bulk", **axes),
-            array_stats.ess(flat, method="tail", prob=(0.05, 0.95), **axes),
-            array_stats.rhat(flat, **axes),
-        )
 
 
 def _few(names: list[str]) -> str:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from tallchain.names import in_order_of
 from tallchain.trace import Tally, Trace
+from tallchain.types import PyTree
 
 if TYPE_CHECKING:
     from tallchain.lockstep import Drawn
@@ -27,6 +29,8 @@ class Recorder:
         """Draws finished by each chain, warm-up included."""
         self.total = Tally()
         self.warmup = Tally()
+        self.like: PyTree = None
+        """A position with the keys of its dicts in the order that the trace shall have; None for JAX's."""
         self.facts: dict[str, Any] = {}
         """Further fields of the trace."""
         self.facts_at: Callable[[int], dict[str, Any]] = lambda draw: {}
@@ -72,7 +76,7 @@ class Recorder:
         rows: Any = slice(None) if len(chains) == len(finished) else chains
         position, verdict = jax.tree.map(lambda leaf: leaf[rows, :count], self._kept)
         return Trace(
-            position,
+            position if self.like is None else in_order_of(position, self.like),
             **verdict._asdict(),
             population=self.population,
             warmup=self.warmup,

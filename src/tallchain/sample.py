@@ -24,6 +24,7 @@ from tallchain.keys import single_key
 from tallchain.recorder import Recorder
 from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
+from tallchain.settings import settings_of
 from tallchain.trace import Trace
 from tallchain.types import Array, PyTree, Surrogate, is_whole, replace
 
@@ -86,7 +87,8 @@ def sample(
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
 
         recorder.facts |= {"is_one_start": _is_one(positions), "notes": tuple(getattr(kernel.source, "notes", ()))}
-        recorder.facts_at = lambda draw: {"kernel": schedule.at(kernel, jnp.int32(draw))}
+        recorder.facts_at = lambda draw: _facts_of(schedule.at(kernel, jnp.int32(draw)), schedule)
+        recorder.like = initial
         with progress_bar(progress, num_draws * num_chains) as report:
             until = num_warmup // 2
             if recentre and until:
@@ -119,6 +121,10 @@ def _recentred(
         return kernel, f"{words}, which stayed"
     moved = recentre(jax.tree.map(lambda leaf: jnp.mean(leaf, 0), positions))
     return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a pass over all rows)"
+
+
+def _facts_of(kernel: MetropolisHastings, schedule: Schedule) -> dict[str, Any]:
+    return {"kernel": kernel, "settings": settings_of(kernel, is_scheduled=schedule.temperature is not None)}
 
 
 def _scanned(trace: Trace, count: int, key: Array, interrupt: threading.Event, *, progress: bool) -> Trace:

@@ -6,10 +6,11 @@ import dataclasses
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from tallchain.acceptance.stopping import LEAST_ROWS
+from tallchain.names import named_leaves
+from tallchain.settings import Settings
 from tallchain.types import PyTree, Verdict
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Trace:
     """Draws of many chains, by (chain, draw), with the verdict of each decision.
 
     Args:
-        position: the draws, a pytree of arrays (chain, draw, ...).
+        position: the draws, a pytree of arrays (chain, draw, ...); dicts have their keys in the order of the initial
+            position's.
         is_accepted: whether the decision moved the chain.
         num_rows: rows the test looked at.
         num_scanned: rows read beside them, for bounds or design.
@@ -65,6 +67,9 @@ class Trace:
             length would cost more than half of the draws.
         is_one_start: all chains started from the same position.
         notes: what else happened during the run, in words.
+        names: labels for the entries of a vector, by the name that `variables` has for it; they name the parameters of
+            the summary, and are coordinates of the DataTree.
+        settings: test, proposal, prior and temperature, in words.
         scan: what a pass over all rows at the end of the run has shown; None if there was none.
         kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
             `recentre` has moved, and with the temperature and the scale of a schedule at the last draw. It holds the
@@ -87,6 +92,8 @@ class Trace:
     left_out: dict[int, int] = dataclasses.field(default_factory=dict)
     is_one_start: bool = False
     notes: tuple[str, ...] = ()
+    names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    settings: Settings | None = None
     scan: Scan | None = None
     kernel: MetropolisHastings | None = None
 
@@ -105,8 +112,7 @@ class Trace:
 
     def variables(self) -> dict[str, np.ndarray]:
         """The draws by name: the keys of a dict, the fields of a record, or "position" for a single array."""
-        leaves = jax.tree_util.tree_leaves_with_path(self.position)
-        return {jax.tree_util.keystr(path, simple=True, separator=".") or "position": leaf for path, leaf in leaves}
+        return named_leaves(self.position)
 
     def complaints(self) -> list[str]:
         """Say in words what may be wrong with the draws; nothing if nothing was seen."""
@@ -127,10 +133,17 @@ class Trace:
             )
         return found
 
-    def to_datatree(self) -> Any:
-        """Return an xarray DataTree with the groups ArviZ expects (needs `arviz-base`)."""
+    def to_datatree(self, coords: dict[str, Any] | None = None, dims: dict[str, list[str]] | None = None) -> Any:
+        """Return an xarray DataTree with the groups ArviZ expects (needs `arviz-base`).
+
+        Args:
+            coords: values of the dimensions, by dimension, as `arviz_base.from_dict` takes them.
+            dims: names of the dimensions of a parameter, chain and draw apart, by parameter.
+        """
         from arviz_base import from_dict
 
+        dims = dict(dims or {})
+        labels = {(dims.get(name) or [f"{name}_dim_0"])[0]: list(of) for name, of in self.names.items()}
         stats = {
             "accepted": self.is_accepted,
             "batch_size": self.num_rows,
@@ -139,14 +152,24 @@ class Trace:
             "invalid": self.is_invalid,
             **self.extras,
         }
-        attributes = {
+        attributes: dict[str, Any] = {
             "num_rows": self.population,
             "interrupted": int(self.is_interrupted),
             "sampling_time": self.seconds,
         }
+        if self.settings:
+            tempered = {"tempered": "NOT the posterior"} if self.settings.is_tempered else {}
+            of = self.settings
+            attributes |= {"test": of.test, "proposal": of.proposal, "prior": of.prior, "temperature": of.temperature}
+            attributes |= tempered
         with warnings.catch_warnings():  # more chains than draws are a mistake elsewhere, and usual here
             warnings.filterwarnings("ignore", message="Found chain dimension to be longer", category=UserWarning)
-            return from_dict({"posterior": self.variables(), "sample_stats": stats}, attrs={"posterior": attributes})
+            return from_dict(
+                {"posterior": self.variables(), "sample_stats": stats},
+                coords=labels | dict(coords or {}),
+                dims=dims,
+                attrs={"posterior": attributes},
+            )
 
     def summary(self) -> Summary:
         """Return means, errors and costs, printable (needs `arviz-stats`)."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tallchain.settings import Settings
+
 FALSE_ALARMS = 1e-3
 """How often, about, a test without any error is found to have one."""
 
@@ -117,6 +119,8 @@ class Audit:
     """What an audit found, for people (`print`, `figures.audit_figure`) and for programs (the fields, `to_json`)."""
 
     test: str
+    settings: Settings
+    """Of the kernel."""
     population: int
     num_decisions: int
     num_trials: int

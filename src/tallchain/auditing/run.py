@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 import time
@@ -13,15 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
-from tallchain.auditing.drift import Basis, bound_of, drift_of, error_p_value, flow_of, regress
+from tallchain.auditing.drift import Basis, Regression, bound_of, drift_of, error_p_value, flow_of, regress
 from tallchain.auditing.errors import Z, decisions_of, mean_of, outcomes_of, reach_of, size_of, worst_of
-from tallchain.auditing.records import Audit, Cost, Decisions, Size
+from tallchain.auditing.records import Audit, Cost, Decisions, Drift, Size
 from tallchain.auditing.trials import choose_trials, repeat
 from tallchain.checks import are_scalars
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
+from tallchain.names import all_coordinates
 from tallchain.scan import Pairs, make_pairs, row_moments
+from tallchain.settings import describe, settings_of
 from tallchain.trace import Trace
 from tallchain.types import is_positive, is_whole
 
@@ -87,7 +88,8 @@ def audit(
     basis = Basis.of(trace, num_decisions)
     regression = regress(flow, basis.steps(pairs.here, pairs.there))
     return Audit(
-        test=_describe(kernel.acceptance),
+        test=describe(kernel.acceptance, static_only=True),
+        settings=settings_of(kernel),
         population=trace.population,
         num_decisions=num_decisions,
         num_trials=outcomes.num_trials,
@@ -98,7 +100,7 @@ def audit(
         decisions=decisions,
         **_left_out(decisions, reach),
         **_averages(decisions),
-        drift=drift_of(_names(trace), basis, regression),
+        drift=_drifts(trace, basis, regression),
         features=basis.name,
         bound=bound_of(decisions, trace),
         error_p_value=error_p_value(flow),
@@ -199,17 +201,11 @@ def _probability_size(decisions: Decisions) -> Size | None:
     return size_of(decisions.probability_error[is_known], decisions.probability_se[is_known])
 
 
-def _describe(test: Any) -> str:
-    """Return the name of a test with its settings, as far as they are plain values."""
-    settings = {f.name: getattr(test, f.name) for f in dataclasses.fields(test) if f.metadata.get("static")}
-    plain = (f"{name}={value!r}" for name, value in settings.items() if isinstance(value, int | float | str))
-    return f"{type(test).__name__}({', '.join(plain)})"
-
-
-def _names(trace: Trace) -> list[str]:
-    """Of the coordinates, as a summary has them."""
-    shapes = {name: leaf.shape[2:] for name, leaf in trace.variables().items()}
-    return [name + (str(list(at)) if at else "") for name, shape in shapes.items() for at in np.ndindex(shape)]
+def _drifts(trace: Trace, basis: Basis, regression: Regression) -> tuple[Drift, ...]:
+    """By parameter, named and ordered as a summary has them."""
+    flat, own = all_coordinates(trace.position, trace.names)
+    found = {drift.name: drift for drift in drift_of(flat, basis, regression)}
+    return tuple(found[name] for name in own if name in found)
 
 
 def _cost(trials: Trace, num_decisions: int, seconds: float) -> Cost:

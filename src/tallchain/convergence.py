@@ -1,0 +1,124 @@
+"""What the draws of one coordinate say: moments, quantiles, Monte Carlo errors, and whether the chains agree.
+
+ESS, MCSE and R-hat are ArviZ's (Vehtari et al. 2021): ranks, and halves of chains. R-hat itself has an error. With M
+half-chains of n draws, W the mean of their variances and V the variance of their means,
+
+    R-hat^2 = 1 - 1/n + V/W.
+
+Chains that agree have V = W tau/n on average, tau being the autocorrelation time within a half-chain, and (V/W) n/tau
+is then about F(M - 1, infinity). So R-hat is about 1 + tau/(2n) by chance alone: 1.01 with 50 effective draws to a
+half-chain. Chains DISAGREE where R-hat is above 1.01 and that F is beyond chance. tau must come from within the
+half-chains: ArviZ's ESS falls where chains differ, and would excuse them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import numpy as np
+from scipy.special import fdtrc, ndtri
+
+MOST_R_HAT = 1.01  # Vehtari et al. 2021
+FALSE_ALARM = 1e-3  # over all parameters, nominally; about 1 % with 20 effective draws to a chain
+
+_LEAST_DRAWS = 4  # ArviZ gives no effective sample size below
+_BLOCK = 2**20  # numbers in float64 at a time
+_FREEDOM = 1e6  # as good as infinitely many
+_REFINEMENTS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One number of the position."""
+
+    name: str
+    mean: float
+    sd: float
+    q5: float
+    """5 per cent of the draws are below."""
+    median: float
+    q95: float
+    mcse_mean: float
+    mcse_sd: float
+    ess_bulk: float
+    ess_tail: float
+    r_hat: float
+    r_hat_chance: float = 1.0
+    """Chance of such an R-hat if the chains agree; asked for where R-hat is above 1.01."""
+
+
+def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
+    """Summarise draws (chain, draw, ...), a block of coordinates at a time: a float64 copy of all would not fit."""
+    flat = draws.reshape(*draws.shape[:2], -1)
+    width = max(1, _BLOCK // max(flat.shape[0] * flat.shape[1], 1))
+    found = []
+    for first in range(0, flat.shape[2], width):
+        block = flat[:, :, first : first + width].astype(np.float64)
+        quantiles = np.quantile(block, [0.05, 0.5, 0.95], axis=(0, 1))
+        statistics = np.stack([block.mean((0, 1)), block.std((0, 1)), *quantiles, *_convergence(block)], 1)
+        for i, values in enumerate(statistics.tolist()):
+            is_high = values[-1] > MOST_R_HAT
+            chance = chance_of_r_hat(block[:, :, i]) if is_high else 1.0
+            found.append(Parameter(labels[first + i], *values, chance))
+    return found
+
+
+def _convergence(block: np.ndarray) -> list[np.ndarray]:
+    """MCSE of mean and sd, bulk and tail ESS, R-hat, of draws (chain, draw, coordinate)."""
+    if block.shape[1] < _LEAST_DRAWS:
+        return [np.full(block.shape[2], np.nan)] * 5
+    from arviz_stats.base import array_stats
+
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    with warnings.catch_warnings():  # a chain that never moved has no R-hat: NaN says so
+        warnings.simplefilter("ignore")
+        return [
+            array_stats.mcse(block, method="mean", **axes),
+            array_stats.mcse(block, method="sd", **axes),
+            array_stats.ess(block, method="bulk", **axes),
+            array_stats.ess(block, method="tail", prob=(0.05, 0.95), **axes),
+            array_stats.rhat(block, **axes),
+        ]
+
+
+def chance_of_r_hat(draws: np.ndarray) -> float:
+    """Chance of an R-hat at least as large as that of draws (chain, draw), if all chains are of one distribution."""
+    folded = np.abs(draws - np.median(draws))
+    return min(1.0, 2 * min(_chance(_normal_scores(values)) for values in (draws, folded)))
+
+
+def _normal_scores(draws: np.ndarray) -> np.ndarray:
+    from scipy.stats import rankdata  # heavy
+
+    ranks = rankdata(draws, method="average").reshape(draws.shape)
+    return ndtri((ranks - 0.375) / (ranks.size + 0.25))
+
+
+def _chance(draws: np.ndarray) -> float:
+    length = draws.shape[1] // 2
+    halves = draws[:, : 2 * length].reshape(-1, length)
+    means = halves.mean(1)
+    covariance = _autocovariance(halves - means[:, None])
+    if covariance[0] <= 0:
+        return 0.0 if np.ptp(means) > 0 else 1.0
+    tau, within = 1.0, covariance
+    for _ in range(_REFINEMENTS):  # deviations from a mean of their own lack the variance of that mean
+        within = covariance + covariance[0] * min(tau / length, 1)
+        tau = _positive_sequence(within / within[0])
+    f = means.var(ddof=1) / within[0] * length / tau
+    return float(fdtrc(len(halves) - 1, _FREEDOM, f))
+
+
+def _autocovariance(centred: np.ndarray) -> np.ndarray:
+    """By lag, mean over chains; divided by the length at every lag."""
+    length = centred.shape[1]
+    spectrum = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
+    return np.fft.irfft(spectrum.mean(0))[:length] / length
+
+
+def _positive_sequence(correlation: np.ndarray) -> float:
+    """tau = 1 + 2 sum of autocorrelations, by Geyer's initial monotone sequence (1992)."""
+    sums = correlation[: len(correlation) // 2 * 2].reshape(-1, 2).sum(1)
+    count = int(np.argmax(sums <= 0)) if np.any(sums <= 0) else len(sums)
+    return max(float(2 * np.minimum.accumulate(sums[:count]).sum() - 1), 1 / len(correlation)) if count else 1.0

@@ -1,0 +1,92 @@
+"""What a sampler is made of, in words: test, proposal, prior and temperature."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tallchain.kernel import MetropolisHastings
+
+_LONGEST = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Of a run, in words."""
+
+    test: str
+    proposal: str
+    prior: str
+    temperature: float
+    """K; under a schedule, at the last draw."""
+    is_scheduled: bool = False
+    """Whether a schedule sets the temperature."""
+
+    @property
+    def is_tempered(self) -> bool:
+        """Whether the draws are of something else than the posterior."""
+        return self.temperature != 1
+
+    def lines(self) -> list[str]:
+        """A line for each."""
+        when = " at the last draw, by a schedule" if self.is_scheduled else ""
+        tempered = "   tempered: NOT the posterior" if self.is_tempered else ""
+        return [
+            f"test                 {self.test}",
+            f"proposal             {self.proposal}",
+            f"prior                {self.prior}",
+            f"temperature          {self.temperature:,.10g}{when}{tempered}",
+        ]
+
+
+def settings_of(kernel: MetropolisHastings, *, is_scheduled: bool = False) -> Settings:
+    """Describe a kernel."""
+    return Settings(
+        describe(kernel.acceptance, static_only=True),
+        describe(kernel.proposal),
+        name_of(kernel.posterior.log_prior),
+        float(kernel.posterior.temperature),
+        is_scheduled,
+    )
+
+
+def describe(part: Any, *, static_only: bool = False) -> str:
+    """Return the name of a part with its settings, as far as they are plain values or arrays."""
+    if not dataclasses.is_dataclass(part):
+        return name_of(part)
+    fields = [f for f in dataclasses.fields(part) if f.metadata.get("static") or not static_only]
+    values = ((f.name, _plain(getattr(part, f.name))) for f in fields)
+    return f"{type(part).__name__}({', '.join(f'{name}={value}' for name, value in values if value)})"
+
+
+def _plain(value: Any) -> str:
+    """Return a value in words; nothing for one that has parts of its own."""
+    if isinstance(value, bool | int | float | str):
+        return repr(value)
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return ""
+    if shape == ():
+        return f"{np.asarray(value).item():.4g}"
+    return f"{shape[0]} numbers" if len(shape) == 1 else f"{' x '.join(map(str, shape))} matrix"
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function, or what an object that is called like one says of itself."""
+    function = inspect.unwrap(function)
+    if isinstance(function, functools.partial):
+        return f"{name_of(function.func)} (partial)"
+    code = getattr(function, "__code__", None)
+    if code is not None and function.__name__ == "<lambda>":
+        return f"lambda in {Path(code.co_filename).name}, line {code.co_firstlineno}"
+    if hasattr(function, "__qualname__"):
+        return function.__qualname__.removeprefix("<locals>.").split("<locals>.")[-1]
+    said = repr(function)
+    is_useful = len(said) <= _LONGEST and " at 0x" not in said
+    return said if is_useful else type(function).__name__
