@@ -24,7 +24,7 @@ from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SOUND, SOURCES
 from scenarios import BATCH_SIZE, SCENARIOS, Redrawn
 from tallchain import cli, diagnostics, figures, scan
 from tallchain.acceptance.evidence import Moments
-from tallchain.auditing import Audit, drift, errors, run, trials
+from tallchain.auditing import Audit, Drift, Estimate, drift, errors, run, trials
 from tallchain.types import Array, Ask, Judgement, Population, part, replace
 
 # ---- a target and tests with known errors ------------------------------------------------------
@@ -501,18 +501,32 @@ def test_a_decision_never_accepted_one_way_is_left_out_and_counted() -> None:
 def test_report(broken: Audit) -> None:
     report = str(broken)
     for line in (
-        r"Blurred\(\), N = 40 rows: 200 decisions x 200 trials each way, its noise integrated out",
-        r"mean \|error in log-odds\| +0\.\d{4}  0\.\d{4} to 0\.\d{4}, at most 0\.\d{4}; 0\.\d{4} with the noise of the",
-        r"mean error in log-odds +[+-]0\.\d{4}  [+-]0\.\d{4} to [+-]0\.\d{4}",
-        r"mean \|error in probability\| +0\.\d{4}",
-        r"errors beyond their noise +\d+ %  \(5 % by chance alone\)",
-        "drift of the draws: ESTIMATE to first order, among linear and quadratic functions of the position",
-        r"position +[+-]0\.\d{4}  [+-]0\.\d{4} to [+-]0\.\d{4} +-0\.\d{4}  -0\.\d{4} to -0\.\d{4}",
-        r"total variation, BOUND +0\.\d{4}",
-        r"cost: 80,200 full passes: 8,000 rows read for Delta and 3,200,000 by trials, in \d+\.\d s",
+        r"Audit of Blurred\(\), N = 40 rows",
+        r"temperature          4   tempered: NOT the posterior",
+        r"draws                the means are off by at most 0\.0\d+ sd, the sds by at most \d\.\d %",
+        "to first order, among linear and quadratic functions of the position",
+        r"position +[+-]0\.\d{4} \([+-]0\.\d{4} to [+-]0\.\d{4}\) +-\d\.\d\d \(-\d\.\d\d to -\d\.\d\d\)",
+        r"decisions            200, each repeated 200 times each way, with its noise integrated out",
+        r"log-odds           off by 0\.\d{4} on average, at most 0\.\d{4} \(95 %\); the worst by [+-]0\.\d{4} \(",
+        r"probabilities      off by 0\.\d{4} on average, at most 0\.\d{4}",
+        r"beyond their noise \d+ % of these errors; 5 % by chance alone",
+        r"cost                 80,200 passes over all rows in \d+\.\d s: 8,000 rows for exact log ratios, 3,200,000 by",
+        r"worst case           total variation at most 0\.\d+",
         "ERROR FOUND",
     ):
         assert re.search(line, report), line
+
+
+def test_a_bound_that_says_nothing_is_left_out(broken: Audit) -> None:
+    bound = diagnostics.dataclasses.replace(broken.bound, value=1.2)
+    assert "total variation" not in str(diagnostics.dataclasses.replace(broken, bound=bound))
+
+
+def test_drift_of_a_standard_deviation_in_per_cent() -> None:
+    unknown = Estimate(math.nan, math.nan, math.nan)
+    found = Drift("a", unknown, Estimate(-0.19, -0.36, 0.21)).sd
+    assert (found.value, found.low, found.high) == pytest.approx((-10, -20, 10))
+    assert math.isnan(Drift("a", unknown, unknown).sd.value)
 
 
 def test_numbers_are_json(broken: Audit) -> None:
@@ -686,5 +700,5 @@ def test_command_from_end_to_end(tmp_path: Path) -> None:
     options = ("--rows", 20_000, "--chains", 16, "--draws", 500, "--warmup", 200, "--decisions", 50, "--trials", 100)
     result = call(*options, "--no-progress", "--output", tmp_path / "a.json")
     assert result.exit_code == 0, result.output
-    assert "full passes" in result.output
+    assert "passes over all rows" in result.output
     assert json.loads((tmp_path / "a.json").read_text())["population"] == 20_000

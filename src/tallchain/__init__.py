@@ -1,7 +1,16 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
 from tallchain import acceptance, diagnostics, models, proposals, sources, surrogates
-from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
+from tallchain.acceptance import (
+    Austere,
+    Barker,
+    Combined,
+    Confidence,
+    Metropolis,
+    MinibatchBarker,
+    NormalBarker,
+    Penalty,
+)
 from tallchain.auditing import Audit, audit
 from tallchain.faults import SamplingError, SamplingWarning
 from tallchain.kernel import MetropolisHastings
@@ -20,6 +29,7 @@ __all__ = [
     "Audit",
     "Austere",
     "Barker",
+    "Combined",
     "Confidence",
     "Metropolis",
     "MetropolisHastings",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 
@@ -23,6 +24,11 @@ _BATCH = 50  # rows between two judgements, where more than the least are needed
 _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be of use
 _SMALL_SHARE = 0.01  # of all rows: a surrogate that takes fewer is better than none
 _FEW = 1.2  # times the least batch: no other order would take many fewer
+_METHODS = {
+    "none": "every row alike",
+    "copies": "rows that matter come more often, and count for less each time",
+    "exact": "every decision reads the rows that matter most, and samples the others",
+}
 _LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be worth it
 # Of random-walk steps among independent proposals, which do not find back from tails that are heavier than theirs. The
 # further the posterior is from normal, the more; a share w of them takes 2 w of the effective draws.
@@ -92,9 +98,31 @@ class Prepared:
             )
         return self.data
 
+    @property
+    def rows_per_decision(self) -> int:
+        """Rows that a decision of `kernel()` will read, about: a pilot, and fresh rows for the estimate."""
+        rows, pilot = self.influence.chosen, max(self.influence.batch_size, LEAST_ROWS)
+        reads = rows.num_exact + pilot + math.ceil(max(rows.rows, LEAST_ROWS))
+        return min(reads, self.reference.num_rows)
+
     def __str__(self) -> str:
-        head = f"Prepared in {self.seconds:.2g} s, {self.rows_read:,} rows evaluated"
-        return "\n".join([head, str(self.reference), str(self.influence), *self.findings])
+        reference, rows = self.reference, self.influence.chosen
+        pilot = max(self.influence.batch_size, LEAST_ROWS)
+        always = f", {rows.num_exact:,} rows that every decision reads" if rows.num_exact else ""
+        how = "Penalty" if self.surrogate is None else f"Penalty with control variates of order {self.surrogate.order}"
+        return "\n".join(
+            [
+                f"Prepared in {self.seconds:.2g} s, {self.rows_read:,} rows evaluated",
+                f"mode                 of {reference.gradient.size} parameters over {reference.num_rows:,} rows, "
+                f"to within {reference.decrement:.1g} posterior standard deviations",
+                *self.findings,
+                f"sampling             {_METHODS[rows.method]}",
+                f"cost                 about {self.rows_per_decision:,} of {reference.num_rows:,} rows a decision with "
+                f"`kernel()`: a pilot of {pilot:,}, fresh rows for the estimate{always}",
+                f"to report            {how}, {type(self.proposal).__name__} proposals; and what "
+                "`audit(trace.kernel, trace)` finds",
+            ]
+        )
 
 
 def prepare(
@@ -178,14 +206,14 @@ def _name(order: int) -> str:
 
 
 def _words(costs: dict[int, float], best: int) -> str:
-    each = ", ".join(f"{_name(order)} {cost:,.0f}" for order, cost in sorted(costs.items()))
-    return f"rows a decision would read, with independent proposals: {each}; chosen: {_name(best)}"
+    each = ", ".join(f"{cost:,.0f} with {_name(order)}" for order, cost in sorted(costs.items()))
+    return f"surrogate            chosen: {_name(best)}; rows that the estimate of a log ratio takes: {each}"
 
 
 def _does_not_pay(costs: dict[int, float], reference: Reference) -> str:
     least = min(cost for order, cost in costs.items() if order)
     return (
-        f"NO SURROGATE PAYS: the best would read {least:,.0f} of {reference.num_rows:,} rows a decision, so there is "
+        f"NO SURROGATE PAYS    the best would read {least:,.0f} of {reference.num_rows:,} rows a decision, so there is "
         "none, and decisions read as many rows as they need. The posterior is far from normal around its mode: "
         "reparametrise, give rare dummies a proper prior instead of standardising them, or put up with a higher "
         "temperature or shorter steps"
@@ -194,12 +222,17 @@ def _does_not_pay(costs: dict[int, float], reference: Reference) -> str:
 
 def _proposal(laplace: Laplace, found: Influence, surrogate: Taylor | None, findings: list[str]) -> Proposal:
     if surrogate is None:
-        findings.append("steps: a random walk with the covariance of the Laplace approximation")
+        findings.append("steps                a random walk with the covariance of the Laplace approximation")
         return RandomWalk.preconditioned(laplace)
-    acceptance = f"an exact test would accept {found.acceptance:.2f} of independent proposals"
+    acceptance = f"an exact test would accept {found.acceptance:.0%} of independent proposals"
     if found.acceptance >= _LEAST_ACCEPTANCE:
         walk = round(min(max(2 * (1 - found.acceptance), _LEAST_WALK), _MOST_WALK), 2)
-        findings.append(f"steps: PCN with beta = 1, and {walk:.0%} of a random walk; {acceptance}")
+        findings.append(
+            "steps                PCN with beta = 1: independent proposals from the Laplace approximation, and "
+            f"{walk:.0%} steps of a random walk; {acceptance}"
+        )
         return PCN(laplace, walk=walk)
-    findings.append(f"steps: a random walk with the covariance of the Laplace approximation; {acceptance}")
+    findings.append(
+        f"steps                a random walk with the covariance of the Laplace approximation; {acceptance}"
+    )
     return RandomWalk.preconditioned(laplace)

@@ -86,6 +86,12 @@ class Drift:
     variance: Estimate
     """Of its variance: the ratio to the exact one, less 1."""
 
+    @property
+    def sd(self) -> Estimate:
+        """Of its standard deviation, in per cent."""
+        ends = (self.variance.value, self.variance.low, self.variance.high)
+        return Estimate(*(100 * (math.sqrt(max(1 + end, 0.0)) - 1) if math.isfinite(end) else math.nan for end in ends))
+
 
 @dataclasses.dataclass(frozen=True)
 class Bound:

@@ -1,4 +1,4 @@
-"""An audit in words."""
+"""An audit in words: the draws first, then the decisions, then what it cost, then the verdict."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 from tallchain.auditing.drift import DECISIONS_PER_FEATURE
 from tallchain.auditing.records import FALSE_ALARMS, Audit, Estimate, Size
 
-_WIDTH = 37  # of the names in front of the numbers
+_NAMES = 21  # columns of the names in front of the lines
 
 
 def report(audit: Audit) -> str:
-    """Return the table of an audit, with the verdict at the end."""
-    lines = [_head(audit), *_errors(audit), *_drift(audit), *_bound(audit), _cost(audit), verdict(audit)]
+    """Return the text of an audit, with the verdict at the end."""
+    lines = [*_head(audit), *_drift(audit), *_decisions(audit), _cost(audit), *_bound(audit), verdict(audit)]
     return "\n".join(lines)
 
 
@@ -36,7 +36,9 @@ def verdict(audit: Audit) -> str:
             f"({_p_value(audit.drift_p_value)}, tolerance {audit.drift_tolerance:g})."
         )
     if found:
-        return "\n".join(found)
+        return "\n".join(
+            [*found, "Read more rows a decision (a larger batch, a smaller sigma or max_sd), or report it."]
+        )
     limit = f"at most {size.upper:.2g} on average (95 %)"
     if min(audit.error_p_value, audit.drift_p_value) < FALSE_ALARMS / 2:
         return (
@@ -45,75 +47,92 @@ def verdict(audit: Audit) -> str:
     return f"NO ERROR FOUND: the log-odds are off by {limit}."
 
 
-def _head(audit: Audit) -> str:
-    how = "its noise integrated out" if audit.is_integrated else "counting what it decides"
+def _head(audit: Audit) -> list[str]:
     interrupted = " (INTERRUPTED: fewer trials than asked for)" if audit.is_interrupted else ""
-    return (
-        f"{audit.test}, N = {audit.population:,} rows: {audit.num_decisions:,} decisions x {audit.num_trials:,} trials "
-        f"each way, {how}{interrupted}"
-    )
-
-
-def _errors(audit: Audit) -> list[str]:
-    lines = [
-        f"{'':<{_WIDTH}}{'estimate':>9}  95 % interval",
-        _size("mean |error in log-odds|", audit.log_odds),
-        f"{'mean error in log-odds':<{_WIDTH}}{_estimate(audit.log_odds_mean)}",
-        f"{'worst error in log-odds':<{_WIDTH}}{_estimate(audit.log_odds_worst)}",
-    ]
-    if audit.probability is not None:
-        lines.append(_size("mean |error in probability|", audit.probability))
-    return [
-        *lines,
-        f"{'errors beyond their noise':<{_WIDTH}}{100 * audit.share_beyond_noise:>7.0f} %  (5 % by chance alone)",
-        f"over {int(audit.decisions.is_near.sum()):,} decisions with |Delta| <= {audit.max_log_ratio:g}; left out: "
-        f"{audit.num_far} beyond, {audit.num_zero} never accepted one way, {audit.num_invalid} without a finite Delta",
-    ]
+    lines = [f"Audit of {audit.test}, N = {audit.population:,} rows{interrupted}"]
+    if audit.settings.is_tempered:
+        lines.append(
+            f"temperature          {audit.settings.temperature:,.10g}   tempered: NOT the posterior; compared with "
+            "the exact distribution at this temperature"
+        )
+    return lines
 
 
 def _drift(audit: Audit) -> list[str]:
     if not audit.drift:
-        return [f"drift of the draws: no estimate, which takes {DECISIONS_PER_FEATURE} decisions for each parameter"]
+        return [f"draws                no estimate, which takes {DECISIONS_PER_FEATURE} decisions for each parameter"]
+    means = _largest([d.mean for d in audit.drift])
+    sds = _largest([d.sd for d in audit.drift])
+    spread = (
+        f"the sds by at most {sds:.2g} %"
+        if math.isfinite(sds)
+        else "the sds by an unknown amount (audit more decisions)"
+    )
     width = max([9, *(len(d.name) for d in audit.drift)])
     return [
-        f"drift of the draws: ESTIMATE to first order, among {audit.features} of the position",
-        f"{'':<{width}}{'mean, in posterior sd':>32}{'variance, ratio less 1':>32}",
-        *(f"{d.name:<{width}}{_estimate(d.mean):>32}{_estimate(d.variance):>32}" for d in audit.drift),
+        f"draws                the means are off by at most {means:.2g} sd, {spread}",
+        f"{'':<{_NAMES}}(95 % limits of each by itself; to first order, among {audit.features} of the position)",
+        f"{'':<{width}}{'mean, in posterior sd':>34}{'sd, in %':>30}",
+        *(f"{d.name:<{width}}{_estimate(d.mean, 4):>34}{_estimate(d.sd, 2):>30}" for d in audit.drift),
     ]
 
 
-def _bound(audit: Audit) -> list[str]:
-    bound = audit.bound
-    if bound is None:
-        return []
-    says = "(vacuous)" if bound.value >= 1 else ""
+def _decisions(audit: Audit) -> list[str]:
+    how = "with its noise integrated out" if audit.is_integrated else "counting what it decides"
+    worst = audit.log_odds_worst
+    lines = [
+        f"decisions            {audit.num_decisions:,}, each repeated {audit.num_trials:,} times each way, {how}",
+        f"  log-odds           {_size(audit.log_odds)}; the worst by {_estimate(worst, 4)}",
+        f"  with their sign    {_estimate(audit.log_odds_mean, 4)} on average",
+    ]
+    if audit.probability is not None:
+        lines.append(f"  probabilities      {_size(audit.probability)}")
+    left_out = {"beyond": audit.num_far, "never accepted one way": audit.num_zero, "impossible": audit.num_invalid}
+    others = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
     return [
-        f"{'total variation, BOUND':<{_WIDTH}}{bound.value:>9.4f}  {says}",
-        f"  = {bound.epsilon:.4f}/(1 - {bound.contraction:.4f}): the largest error in probability and the contraction, "
-        f"both estimated (autocorrelation time {bound.autocorrelation_time:,.0f})",
+        *lines,
+        f"  beyond their noise {100 * audit.share_beyond_noise:.0f} % of these errors; 5 % by chance alone",
+        f"  over               {int(audit.decisions.is_near.sum()):,} decisions with |Delta| <= "
+        + f"{audit.max_log_ratio:.2g}"
+        + (f"; left out: {others}" if others else ""),
     ]
 
 
 def _cost(audit: Audit) -> str:
     cost = audit.cost
     return (
-        f"cost: {cost.passes:,.0f} full passes: {cost.rows_exact:,} rows read for Delta and {cost.rows_trials:,} by "
-        f"trials, in {cost.seconds:.1f} s"
+        f"cost                 {cost.passes:,.0f} passes over all rows in {cost.seconds:.1f} s: {cost.rows_exact:,} "
+        f"rows for exact log ratios, {cost.rows_trials:,} by repeated decisions"
     )
+
+
+def _bound(audit: Audit) -> list[str]:
+    """Return the bound, unless it says nothing."""
+    bound = audit.bound
+    if bound is None or bound.value >= 1:
+        return []
+    return [
+        f"worst case           total variation at most {bound.value:.2g}, if all errors worked together: the "
+        f"largest error in probability, {bound.epsilon:.2g}, over 1 - {bound.contraction:.4f}, the contraction "
+        "of the slowest parameter. It is far above what the draws are off by; report the drift"
+    ]
+
+
+def _largest(estimates: list[Estimate]) -> float:
+    """The largest end of an interval; NaN where no estimate is known."""
+    ends = [abs(end) for e in estimates if math.isfinite(e.value) for end in (e.low, e.high)]
+    return max(ends, default=math.nan)
 
 
 def _p_value(value: float) -> str:
     return f"p = {value:.1g}" if value >= 1e-9 else "p < 1e-9"
 
 
-def _size(name: str, size: Size) -> str:
-    return (
-        f"{name:<{_WIDTH}}{size.value:>9.4f}  {size.low:.4f} to {size.high:.4f}, at most {size.upper:.4f}; "
-        f"{size.with_noise:.4f} with the noise of the trials"
-    )
+def _size(size: Size) -> str:
+    return f"off by {size.value:.4f} on average, at most {size.upper:.4f} (95 %)"
 
 
-def _estimate(estimate: Estimate) -> str:
+def _estimate(estimate: Estimate, digits: int) -> str:
     if not math.isfinite(estimate.value):
         return "-"
-    return f"{estimate.value:>+9.4f}  {estimate.low:+.4f} to {estimate.high:+.4f}"
+    return f"{estimate.value:+.{digits}f} ({estimate.low:+.{digits}f} to {estimate.high:+.{digits}f})"

@@ -63,10 +63,8 @@ class Plan(NamedTuple):
             "copies": f"rows that matter more often ({self.copies:.2g} copies of the data)",
             "exact": f"{self.num_exact:,} rows at every decision",
         }
-        return (
-            f"{words[self.method]}: {self.rows:,.3g} rows for a variance of 1 (at worst {self.most_rows:,.3g}), "
-            f"{self.batch:,.3g} for a mean that is nearly normal"
-        )
+        need, most = (int(np.ceil(max(rows, self.batch, 1))) for rows in (self.rows, self.most_rows))
+        return f"{words[self.method]}: {need:,} sampled at a decision, {most:,} at the longest step"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +95,11 @@ class Influence:
         return float(np.mean(np.exp(np.minimum(self.log_ratios, 0))))
 
     def __str__(self) -> str:
-        lines = [f"Influence of {len(self.scores):,} rows ({self.rows_read:,} evaluated, {self.seconds:.2g} s)"]
+        lines = [
+            f"Influence of {len(self.scores):,} rows ({self.rows_read:,} evaluated, {self.seconds:.2g} s). Rows that "
+            "an estimate of the log ratio takes, for a standard deviation of 1 and nearly normal noise (a test has a "
+            "least number of its own); * is chosen:"
+        ]
         lines += [("* " if plan is self.chosen else "  ") + str(plan) for plan in self.plans]
         return "\n".join(lines)
 
