@@ -24,8 +24,8 @@ class Function:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.programs: dict[Any, Any] = {}
-        """Compiled for it, by the function compiled; they go when it goes."""
+        self.programs: dict[Program, Any] = {}
+        """Compiled for it; they go when it goes."""
         self.handle = Handle(self)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -68,28 +68,38 @@ def as_function(function: Any) -> Any:
     return Function(function) if callable(function) and not isinstance(function, Function) else function
 
 
-def program(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """As `jax.jit`, for functions whose first argument has a `log_likelihood`: each has its own cache of programs."""
+class Program:
+    """As `jax.jit`, for a function whose first argument has a `log_likelihood`: each of these has its own programs."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        def compiled() -> Any:
-            @functools.wraps(function)
-            def again(*arguments: Any, **named: Any) -> Any:  # programs are kept by the function compiled
-                return function(*arguments, **named)
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._options = function, options
+        self._others = self._compiled()
 
-            return jax.jit(again, **options)
+    def __call__(self, first: Any, *arguments: Any, **named: Any) -> Any:
+        """Call the function, compiled."""
+        return self._of(first)(first, *arguments, **named)
 
-        others = compiled()
+    def lower(self, first: Any, *arguments: Any, **named: Any) -> Any:
+        """As `jax.jit(...).lower`: to compile ahead."""
+        return self._of(first).lower(first, *arguments, **named)
 
-        @functools.wraps(function)
-        def call(first: Any, *arguments: Any, **named: Any) -> Any:
-            owner = first.log_likelihood
-            if not isinstance(owner, Function):
-                return others(first, *arguments, **named)
-            if function not in owner.programs:
-                owner.programs[function] = compiled()
-            return owner.programs[function](first, *arguments, **named)
+    def _of(self, first: Any) -> Any:
+        owner = first.log_likelihood
+        if not isinstance(owner, Function):
+            return self._others
+        if self not in owner.programs:
+            owner.programs[self] = self._compiled()
+        return owner.programs[self]
 
-        return call
+    def _compiled(self) -> Any:
+        @functools.wraps(self._function)
+        def again(*arguments: Any, **named: Any) -> Any:  # JAX keeps programs by the function compiled
+            return self._function(*arguments, **named)
 
-    return decorate
+        return jax.jit(again, **self._options)
+
+
+def program(**options: Any) -> Callable[[Callable[..., Any]], Program]:
+    """Make a `Program` of a function; options are those of `jax.jit`."""
+    return lambda function: Program(function, options)
