@@ -9,6 +9,7 @@ import pytest
 
 from tallchain import MetropolisHastings, Penalty, Posterior, Shuffled, prepare, sample
 from tallchain.proposals import PCN
+from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.residual import needs_float64, residual
 
 RANDOM = np.random.default_rng(3)
@@ -68,3 +69,15 @@ def test_rounding_costs_no_rows_at_1e8() -> None:
     assert not MetropolisHastings(
         Posterior(lambda t: 0.0, log_likelihood), Shuffled(DATA, 50), proposal=kernel.proposal
     ).in_float64
+
+
+def test_sums_over_so_many_rows_are_in_float64() -> None:
+    """Whole numbers stay whole, and the sum is right to more digits than float32 has."""
+    posterior = Posterior(lambda t: 0.0, lambda t, row: log_likelihood(t, row) + 0 * row["k"][0], temperature=2e-5)
+    data = DATA | {"k": np.ones((2000, 1), np.int32)}
+    at = np.asarray(TRUTH, np.float32)
+    found = Passes(posterior, data, jnp.asarray(at))(at)
+    x = FEATURES.astype(float)
+    logits = x @ at.astype(float)
+    assert found.value == pytest.approx(np.sum(LABELS * logits - np.logaddexp(0, logits)), rel=1e-13)
+    np.testing.assert_allclose(found.gradient, x.T @ (LABELS - 1 / (1 + np.exp(-logits))), rtol=1e-10)

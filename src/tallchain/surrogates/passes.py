@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from tallchain.functions import program
+from tallchain.surrogates.residual import needs_float64, widened
 from tallchain.types import Array, Posterior, PyTree
 
 _BLOCK_BYTES = 2**22  # of data in a block of rows
@@ -47,8 +49,8 @@ def derivatives(function: Callable[[Array], Array], flat: Array, directions: Arr
 class Passes:
     """All rows of a posterior, to be summed over at one position after another.
 
-    The numbers per row and their sums over one block of rows are as JAX has them (in float32, unless told otherwise);
-    the blocks are added up in float64 on the host.
+    The numbers per row and their sums over one block of rows are as JAX has them (in float32, unless told otherwise or
+    N is so large that the bias of float32 functions matters); the blocks are added up in float64 on the host.
 
     Args:
         posterior: of which the log likelihood is summed.
@@ -64,6 +66,7 @@ class Passes:
         self.num_rows = len(leaves[0])
         row_bytes = sum(leaf.nbytes for leaf in leaves) // self.num_rows
         self.width = min(self.num_rows, _WIDEST, max(_NARROWEST, _BLOCK_BYTES // max(row_bytes, 1)))
+        self.in_float64 = needs_float64(self.num_rows, posterior.temperature)
         self.num_passes = 0
 
     @property
@@ -74,15 +77,17 @@ class Passes:
     def __call__(self, flat: np.ndarray, directions: np.ndarray | None = None) -> Terms:
         """Sum the log likelihood of all rows and its derivatives, in float64."""
         results = 1 + flat.size * (1 if directions is None else 1 + len(directions))
-        where, along = as_floats(flat), None if directions is None else as_floats(directions)
         total = None
-        for blocks, first in self._dispatches(results):
-            sums = _add_blocks(
-                self.posterior, self.like, where, self.data, along, self.centre, first, self.width, blocks
-            )
-            with np.errstate(invalid="ignore"):  # inf - inf: the caller asks whether it is finite
-                sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).sum(0), sums)
-                total = sums if total is None else jax.tree.map(np.add, total, sums)
+        with jax.enable_x64(True) if self.in_float64 else nullcontext():
+            like = jax.tree.map(as_floats, self.like)
+            where, along = as_floats(flat), None if directions is None else as_floats(directions)
+            for blocks, first in self._dispatches(results):
+                sums = _add_blocks(
+                    self.posterior, like, where, self.data, along, self.centre, first, self.width, blocks
+                )
+                with np.errstate(invalid="ignore"):  # inf - inf: the caller asks whether it is finite
+                    sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).sum(0), sums)
+                    total = sums if total is None else jax.tree.map(np.add, total, sums)
         assert total is not None
         self.num_passes += 1
         return total._replace(value=total.value + self.centre * self.num_rows)
@@ -133,6 +138,9 @@ def _add_blocks(
     unravel = ravel_pytree(like)[1]
 
     def one(rows: PyTree, index: Array, is_new: Array) -> Terms:
+        if flat.dtype == jnp.float64:
+            rows = jax.tree.map(widened, rows)
+
         def add_up(flat: Array) -> Array:
             values = jax.vmap(posterior.log_likelihood, (None, 0))(unravel(flat), rows)
             return jnp.sum(jnp.where(is_new, values - centre, 0))

@@ -42,10 +42,11 @@ def residual(
 
 def _in_float64(posterior: Posterior, surrogate: Any, *arguments: Any) -> Array:
     with jax.enable_x64(True):
-        surrogate, *rest, row = jax.tree.map(_widened, (surrogate, *arguments))
+        surrogate, *rest, row = jax.tree.map(widened, (surrogate, *arguments))
         value = residual(posterior, surrogate, *rest)(row)
     return jnp.asarray(value, jnp.result_type(float))
 
 
-def _widened(leaf: Any) -> Any:
+def widened(leaf: Any) -> Any:
+    """Return floats in float64, anything else as it is."""
     return jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
