@@ -51,6 +51,20 @@ def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Arra
     assert np.all(np.abs(w.std((0, 1)) - 1) < 0.06)
 
 
+def test_a_bound_takes_the_place_of_the_surrogate(prepared: tc.Prepared) -> None:
+    """It bounds the log ratios of rows; of what a surrogate leaves of them it says nothing."""
+
+    def bound(position, candidate):
+        return jnp.float32(9.0)
+
+    kernel = prepared.kernel(bound=bound)
+    assert isinstance(kernel.acceptance, tc.Confidence)
+    assert kernel.bound is bound
+    assert kernel.surrogate is None
+    assert kernel.source.population.total == NUM_ROWS
+    assert kernel.source.population.num_exact == 0
+
+
 def test_no_surrogate_pays_where_the_posterior_is_far_from_normal() -> None:
     """A flat top with steep sides: at the mode no row says anything, one standard deviation away each says a lot."""
     rows = RANDOM.exponential(0.1, 400).astype(np.float32)

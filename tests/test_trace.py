@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import json
 import re
+import tomllib
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -32,6 +34,29 @@ def test_datatree(trace: tc.Trace) -> None:
     assert tree["posterior"]["a"].dims == ("chain", "draw")
     np.testing.assert_array_equal(tree["sample_stats"]["batch_size"].values, trace.num_rows)
     assert set(tree["sample_stats"].data_vars) >= {"accepted", "batch_size", "log_ratio"}
+
+
+def test_arviz_summary_and_a_netcdf_file(trace: tc.Trace, tmp_path: Path) -> None:
+    """What the extra `all` promises."""
+    pytest.importorskip("xarray_einstats")
+    pytest.importorskip("h5netcdf")
+    import arviz_stats
+    import xarray
+
+    tree = trace.to_datatree()
+    table = arviz_stats.summary(tree)
+    assert list(table.index) == ["a", "b"]
+    tree.to_netcdf(tmp_path / "trace.nc")
+    with xarray.open_datatree(tmp_path / "trace.nc") as again:
+        np.testing.assert_array_equal(again["posterior"]["a"].values, trace.position["a"])
+        assert again["posterior"].attrs["temperature"] == 2000
+
+
+def test_the_extra_has_what_datatrees_need() -> None:
+    """Neither ArviZ nor xarray asks for them."""
+    text = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+    extra = tomllib.loads(text)["project"]["optional-dependencies"]["all"]
+    assert {"xarray-einstats", "h5netcdf", "h5py"} <= {re.split("[<>=]", name)[0] for name in extra}
 
 
 def test_summary_against_numpy(trace: tc.Trace) -> None:

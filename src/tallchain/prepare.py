@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 from jax import random as jr
 
-from tallchain.acceptance import Penalty
+from tallchain.acceptance import Confidence, Penalty
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
@@ -57,18 +57,35 @@ class Prepared:
     """Of the data, to notice changes."""
 
     def kernel(
-        self, acceptance: AcceptanceTest | None = None, proposal: Proposal | None = None, seed: int = 0
+        self,
+        acceptance: AcceptanceTest | None = None,
+        proposal: Proposal | None = None,
+        seed: int = 0,
+        *,
+        bound: Callable[[PyTree, PyTree], Array] | None = None,
     ) -> MetropolisHastings:
         """Make the sampler.
 
         Args:
             acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's kind where the
-                noise of Delta* is small, as it is with a surrogate that pays.
+                noise of Delta* is small, as it is with a surrogate that pays; with a bound, `Confidence()`.
             proposal: another one than was chosen.
             seed: of the shuffle.
+            bound: on the range over rows of the log ratios, for `Confidence`, as `MetropolisHastings(bound=...)` takes
+                it. It holds for the log ratios themselves and not for what a surrogate leaves of them, so the kernel
+                then has NO surrogate, and every row is sampled alike; decisions read more rows.
         """
         rows = self.influence
-        source = Shuffled(self._unchanged(), rows.batch_size, seed, exact=rows.exact, copies=rows.copies)
+        data = self._unchanged()
+        if bound is not None:
+            return MetropolisHastings(
+                self.posterior,
+                Shuffled(data, rows.batch_size, seed),
+                proposal=proposal or self.proposal,
+                acceptance=acceptance or Confidence(),
+                bound=bound,
+            )
+        source = Shuffled(data, rows.batch_size, seed, exact=rows.exact, copies=rows.copies)
         return MetropolisHastings(
             self.posterior,
             source,
