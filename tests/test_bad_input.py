@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from jax import random as jr
 import tallchain as tc
 from tallchain import lockstep
 from tallchain.acceptance import correction
-from tallchain.types import Array, Proposed, part
+from tallchain.types import Array, Proposed, brief, part
 
 ROWS = np.linspace(-1, 1, 20, dtype=np.float32)
 SCALE = "`RandomWalk(scale=...)`"
@@ -541,3 +542,26 @@ def test_init_refuses_what_sample_refuses() -> None:
 )
 def test_wrong_kinds(call: Any, error: type[Exception], fragments: list[str]) -> None:
     refuse(call, error, *fragments)
+
+
+# ---- long values are cut -----------------------------------------------------------------------
+
+
+def test_a_long_value_is_quoted_in_brief() -> None:
+    assert brief("ab") == "'ab'"
+    assert brief(np.arange(10_000).tolist()).endswith(" ...")
+    assert len(brief(np.zeros((1000, 3)).tolist())) < 210
+
+
+def test_other_things_in_place_of_a_kernel_or_a_posterior_are_told_apart() -> None:
+    regression = tc.models.logistic_regression(np.ones((50, 2)), np.arange(50) % 2, bound=False)
+    for call in (
+        lambda: tc.MetropolisHastings(regression, tc.Shuffled(ROWS, 5), proposal=tc.RandomWalk(0.5)),
+        lambda: tc.prepare(regression, regression.data, np.zeros(2, np.float32), progress=False),
+    ):
+        with pytest.raises(TypeError, match=r"Use `regression.posterior`\.") as caught:
+            call()
+        assert len(str(caught.value)) < 400
+    prepared = tc.Prepared(*(None,) * len(dataclasses.fields(tc.Prepared)))
+    with pytest.raises(TypeError, match=r"Use `prepared.kernel\(\)`\."):
+        sample(kernel=prepared)

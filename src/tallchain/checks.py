@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.types import PyTree, is_traced
+from tallchain.types import PyTree, brief, is_traced
 
 if TYPE_CHECKING:
     from tallchain.kernel import MetropolisHastings
@@ -63,7 +63,7 @@ def _check_floats(positions: PyTree) -> None:
                 "it. Convert it with `jnp.asarray(x, jnp.float32)`."
             )
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
-            raise ValueError(f"The {where} must be finite; got {np.asarray(leaf)!r}.")
+            raise ValueError(f"The {where} must be finite; got {brief(np.asarray(leaf))}.")
 
 
 def check_scalar(call: str, hint: str, function: Any, *arguments: PyTree) -> None:
@@ -126,5 +126,5 @@ def _check_values(kernel: MetropolisHastings, positions: PyTree) -> None:
         row = jax.tree.map(lambda leaf: np.asarray(leaf[at]), rows)
         raise ValueError(
             f"`log_likelihood(position, row)` is {values[chain, at]} at the initial position of chain {chain}, for the "
-            f"row {row!r}. Start where every row is possible, and look for missing values in the data."
+            f"row {brief(row)}. Start where every row is possible, and look for missing values in the data."
         )

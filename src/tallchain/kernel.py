@@ -39,6 +39,7 @@ from tallchain.types import (
     SuitedSource,
     Surrogate,
     Verdict,
+    brief,
     part,
     replace,
     set_fields,
@@ -126,11 +127,12 @@ class MetropolisHastings:
         ):
             if isinstance(value, type) or not hasattr(value, need):
                 raise TypeError(
-                    f"`MetropolisHastings({name}=...)` must be an object with `{need}`; got {value!r}."
+                    f"`MetropolisHastings({name}=...)` must be an object with `{need}`; got {brief(value)}."
                     + (f" Did you mean `{value.__name__}(...)`?" if isinstance(value, type) else "")
+                    + (" Use `regression.posterior`." if hasattr(value, "posterior") else "")
                 )
         if not (bound is None or callable(bound)):
-            raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {bound!r}.")
+            raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {brief(bound)}.")
         _check_surrogate(surrogate, source, bound)
         _check_copies(source, bound)
         appetite = acceptance.appetite(source.population)
@@ -319,7 +321,7 @@ def _check_surrogate(surrogate: Any, source: Source, bound: Any) -> None:
     if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
         raise TypeError(
             "`MetropolisHastings(surrogate=...)` must be an object with `row_difference`, e.g. "
-            f"surrogates.Taylor(...); got {surrogate!r}."
+            f"surrogates.Taylor(...); got {brief(surrogate)}."
         )
     if bound is not None:
         raise ValueError(

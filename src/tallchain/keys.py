@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import random as jr
 
-from tallchain.types import Array
+from tallchain.types import Array, brief
 
 _IMPLEMENTATION = "threefry2x32"
 
@@ -40,5 +40,5 @@ def single_key(call: str, key: Any) -> Array:
     is_words = dtype == jnp.uint32 and jnp.shape(key) in ((2,), (4,))
     is_typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and key.shape == ()
     if not (is_words or is_typed):
-        raise TypeError(f"`{call}` must be one JAX key, as from `jax.random.key(0)`; got {key!r}.")
+        raise TypeError(f"`{call}` must be one JAX key, as from `jax.random.key(0)`; got {brief(key)}.")
     return as_threefry(key)

@@ -26,7 +26,7 @@ from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
 from tallchain.settings import settings_of
 from tallchain.trace import Trace
-from tallchain.types import Array, PyTree, Surrogate, is_whole, replace
+from tallchain.types import Array, PyTree, Surrogate, brief, is_whole, replace
 
 _FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
 
@@ -156,18 +156,21 @@ def _check_arguments(
         ("chunk_size", 1 if chunk_size is None else chunk_size, 1),
     ):
         if not is_whole(value, least):
-            raise ValueError(f"`sample({name}=...)` must be a whole number, at least {least}; got {value!r}.")
+            raise ValueError(f"`sample({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
     if not isinstance(kernel, MetropolisHastings):
-        raise TypeError(f"`sample(kernel=...)` must be a MetropolisHastings(...); got {kernel!r}.")
+        hint = " Use `prepared.kernel()`." if callable(getattr(kernel, "kernel", None)) else ""
+        raise TypeError(f"`sample(kernel=...)` must be a MetropolisHastings(...); got {brief(kernel)}.{hint}")
     if not (schedule is None or isinstance(schedule, Schedule)):
-        raise TypeError(f"`sample(schedule=...)` must be a Schedule(temperature=..., scale=...); got {schedule!r}.")
+        raise TypeError(
+            f"`sample(schedule=...)` must be a Schedule(temperature=..., scale=...); got {brief(schedule)}."
+        )
 
 
 def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) -> None:
     if recentre is None:
         return
     if not callable(recentre):
-        raise TypeError(f"`sample(recentre=...)` must be a function of a position or None; got {recentre!r}.")
+        raise TypeError(f"`sample(recentre=...)` must be a function of a position or None; got {brief(recentre)}.")
     if not hasattr(kernel.surrogate, "position"):
         raise ValueError("`sample(recentre=...)` needs a kernel with a surrogate that has a position, as Taylor does.")
     if num_chains < 2:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallchain.functions import as_function
-from tallchain.types import Array, PyTree, ScaledProposal, is_positive, part, set_fields, static
+from tallchain.types import Array, PyTree, ScaledProposal, brief, is_positive, part, set_fields, static
 
 if TYPE_CHECKING:
     from tallchain.kernel import MetropolisHastings
@@ -38,7 +38,7 @@ class Schedule:
     ) -> None:
         for name, value in (("temperature", temperature), ("scale", scale)):
             if value is not None and not callable(value):
-                raise TypeError(f"`Schedule({name}=...)` must be a function of the draw or None; got {value!r}.")
+                raise TypeError(f"`Schedule({name}=...)` must be a function of the draw or None; got {brief(value)}.")
         set_fields(self, temperature=as_function(temperature), scale=as_function(scale))
 
     def at(self, kernel: MetropolisHastings, draw: Array) -> MetropolisHastings:
@@ -54,7 +54,7 @@ class Schedule:
             for draw, value in _values("temperature", self.temperature, draws):
                 if not is_positive(value):
                     raise ValueError(
-                        f"`Schedule(temperature=...)` must be one positive number; got {value!r} at draw {draw}."
+                        f"`Schedule(temperature=...)` must be one positive number; got {brief(value)} at draw {draw}."
                     )
         if self.scale is None:
             return

@@ -22,6 +22,7 @@ Array = jax.Array
 PyTree = Any
 RowFunction = Callable[[PyTree], Array]  # one row of the data -> one number
 T = TypeVar("T")
+_LONGEST_QUOTE = 200
 
 
 # ---- parts: frozen dataclasses that are pytrees ------------------------------------------------
@@ -84,6 +85,12 @@ def is_positive(value: Any) -> bool:
 def is_whole(value: Any, least: int) -> bool:
     """Whether a value is a whole number, at least so large; True and False are not numbers."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+
+
+def brief(value: Any) -> str:
+    """Quote a value in an error: its repr, on one line and cut where that is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTE else " ".join(text.split())[:_LONGEST_QUOTE] + " ..."
 
 
 # ---- records -----------------------------------------------------------------------------------

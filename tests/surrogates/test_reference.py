@@ -252,7 +252,7 @@ REFUSALS = {
         ROWS,
         -np.ones(3),
         NoReferenceError,
-        "`log_prior(position)` is nan at the position [-1. -1. -1.]",
+        "the value (nan) of `log_prior(position)`, at the position [-1. -1. -1.]",
     ),
     "separable": (*SEPARABLE["flat"][:2], np.zeros(3), NoReferenceError, "found no mode", "of norm 0", "proper prior"),
     "few separable": (
@@ -278,7 +278,7 @@ REFUSALS = {
         np.ones(3),
         NoReferenceError,
         "not positive definite",
-        "coordinate 0",
+        "position[0]",
     ),
     "wrong gradient": (
         Posterior(lambda t: -0.5 * jnp.sum(t**2), lambda t, row: log_likelihood(lax.stop_gradient(t), row)),
@@ -327,3 +327,28 @@ def test_laplace_refuses(covariance: np.ndarray, message: str) -> None:
         Laplace(MEAN, covariance=covariance)
     with pytest.raises(ValueError, match=message.replace("Laplace\\(covariance", "Laplace.of_precision\\(precision")):
         Laplace.of_precision(MEAN, covariance)
+
+
+# ---- which coordinate is to blame --------------------------------------------------------------
+
+
+def test_a_coordinate_without_curvature_is_named() -> None:
+    posterior = Posterior(lambda t: -(t["a"] ** 2) + 0 * t["scale"], lambda t, x: -((x - t["a"]) ** 2))
+    with pytest.raises(NoReferenceError, match=r"the curvature along position\['scale'\] is 0\."):
+        find_reference(posterior, np.zeros(50, np.float32), {"a": 1.0, "scale": 1.0}, progress=False)
+
+
+def test_a_derivative_that_is_not_finite_is_named() -> None:
+    """A hierarchical prior with its scale at 0: the value is finite, the slope is not."""
+    posterior = Posterior(lambda t: -jnp.sqrt(t["scale"]) - t["a"] ** 2, lambda t, x: -((x - t["a"]) ** 2))
+    with pytest.raises(
+        NoReferenceError, match=r"the derivative by position\['scale'\] \(-inf\) of `log_prior"
+    ) as caught:
+        find_reference(posterior, np.zeros(50, np.float32), {"a": 1.0, "scale": 0.0}, progress=False)
+    assert "sample the logarithm of the scale" in str(caught.value)
+
+
+def test_the_direction_that_the_data_leave_open_is_named() -> None:
+    posterior = Posterior(lambda t: 0.0 * jnp.sum(t), lambda t, x: -((x - t[0] - t[1]) ** 2) - t[2] ** 2)
+    with pytest.raises(NoReferenceError, match=r"along position\[[01]\], position\[[01]\]\. Some"):
+        find_reference(posterior, np.zeros(50, np.float32), np.ones(3, np.float32), progress=False)

@@ -18,7 +18,7 @@ from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.scan import Pairs, make_pairs
 from tallchain.trace import Trace
-from tallchain.types import Array, Ask, PyTree, is_whole
+from tallchain.types import Array, Ask, PyTree, brief, is_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,9 @@ def bound_limits(
         ("num_resamples", num_resamples, 10),
     ):
         if not is_whole(value, least):
-            raise ValueError(f"`bound_limits({name}=...)` must be a whole number, at least {least}; got {value!r}.")
+            raise ValueError(
+                f"`bound_limits({name}=...)` must be a whole number, at least {least}; got {brief(value)}."
+            )
     num_rows = min(num_rows, kernel.source.population.num_rows)
     pair_key, row_key = jr.split(make_key(seed))
     pairs = make_pairs(kernel, trace, num_proposals, pair_key)

@@ -24,7 +24,7 @@ from tallchain.names import all_coordinates
 from tallchain.scan import Pairs, make_pairs, row_moments
 from tallchain.settings import describe, settings_of
 from tallchain.trace import Trace
-from tallchain.types import is_positive, is_whole
+from tallchain.types import brief, is_positive, is_whole
 
 
 def audit(
@@ -119,21 +119,21 @@ def _check_numbers(
         ("seed", seed, 0),
     ):
         if not is_whole(value, least):
-            raise ValueError(f"`audit({name}=...)` must be a whole number, at least {least}; got {value!r}.")
+            raise ValueError(f"`audit({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
     for name, value in (
         ("max_log_ratio", max_log_ratio),
         ("tolerance", tolerance),
         ("drift_tolerance", drift_tolerance),
     ):
         if not is_positive(value):
-            raise ValueError(f"`audit({name}=...)` must be a positive number; got {value!r}.")
+            raise ValueError(f"`audit({name}=...)` must be a positive number; got {brief(value)}.")
 
 
 def _check_trace(kernel: Any, trace: Any) -> None:
     if not isinstance(kernel, MetropolisHastings):
-        raise TypeError(f"`audit(kernel=...)` must be a MetropolisHastings(...); got {kernel!r}.")
+        raise TypeError(f"`audit(kernel=...)` must be a MetropolisHastings(...); got {brief(kernel)}.")
     if not isinstance(trace, Trace):
-        raise TypeError(f"`audit(trace=...)` must be a Trace, as from `sample(...)`; got {trace!r}.")
+        raise TypeError(f"`audit(trace=...)` must be a Trace, as from `sample(...)`; got {brief(trace)}.")
     if trace.is_accepted.size == 0:
         raise ValueError("`audit(trace=...)` needs at least one draw; the trace is empty. Sample some.")
     num_rows = kernel.source.population.total

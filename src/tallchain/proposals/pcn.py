@@ -20,7 +20,7 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
 from tallchain.proposals.random_walk import BEST_WALK
-from tallchain.types import Array, Proposed, PyTree, dot, is_positive, is_traced, part, replace, static
+from tallchain.types import Array, Proposed, PyTree, brief, dot, is_positive, is_traced, part, replace, static
 
 if TYPE_CHECKING:
     from tallchain.surrogates import Laplace
@@ -49,12 +49,13 @@ class PCN:
     def __post_init__(self) -> None:
         if isinstance(self.laplace, type) or not hasattr(self.laplace, "factor"):
             raise TypeError(
-                f"`PCN(laplace=...)` must be a Laplace(...), e.g. `find_reference(...).laplace`; got {self.laplace!r}."
+                "`PCN(laplace=...)` must be a Laplace(...), e.g. `find_reference(...).laplace`; got "
+                f"{brief(self.laplace)}."
             )
         if not is_traced(self.beta) and not (is_positive(self.beta) and self.beta <= 1):
-            raise ValueError(f"`PCN(beta=...)` must be above 0 and at most 1; got {self.beta!r}.")
+            raise ValueError(f"`PCN(beta=...)` must be above 0 and at most 1; got {brief(self.beta)}.")
         if not (self.walk == 0 or (is_positive(self.walk) and self.walk < 1)):
-            raise ValueError(f"`PCN(walk=...)` must be a chance, at least 0 and below 1; got {self.walk!r}.")
+            raise ValueError(f"`PCN(walk=...)` must be a chance, at least 0 and below 1; got {brief(self.walk)}.")
 
     def check(self, position: PyTree) -> None:
         """Refuse a position that is not of the Laplace approximation's shapes."""

@@ -10,7 +10,7 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.types import Array, Proposed, PyTree, dot, is_positive, is_traced, part, replace
+from tallchain.types import Array, Proposed, PyTree, brief, dot, is_positive, is_traced, part, replace
 
 if TYPE_CHECKING:
     from tallchain.surrogates import Laplace
@@ -35,19 +35,19 @@ class RandomWalk:
     def __post_init__(self) -> None:
         leaves = jax.tree.leaves(self.scale)
         if not leaves:
-            raise ValueError(f"`RandomWalk(scale=...)` must hold at least one number; got {self.scale!r}.")
+            raise ValueError(f"`RandomWalk(scale=...)` must hold at least one number; got {brief(self.scale)}.")
         if is_traced(leaves):
             return
         for leaf in leaves:
             try:
                 values = np.asarray(leaf, dtype=float)
             except (TypeError, ValueError) as error:
-                raise TypeError(f"`RandomWalk(scale=...)` must hold numbers; got {leaf!r}.") from error
+                raise TypeError(f"`RandomWalk(scale=...)` must hold numbers; got {brief(leaf)}.") from error
             could_be_matrix = len(leaves) == 1 and values.ndim == 2 and len(set(values.shape)) == 1
             if not np.all(np.isfinite(values)) or not (could_be_matrix or np.all(values > 0)):
                 raise ValueError(
                     "`RandomWalk(scale=...)` is a standard deviation and must be positive and finite "
-                    f"(or a square matrix for a linear map); got {leaf!r}."
+                    f"(or a square matrix for a linear map); got {brief(leaf)}."
                 )
 
     @classmethod
@@ -62,11 +62,11 @@ class RandomWalk:
         if isinstance(laplace, type) or not hasattr(laplace, "factor"):
             raise TypeError(
                 "`RandomWalk.preconditioned(laplace=...)` must be a Laplace(...), e.g. "
-                f"`find_reference(...).laplace`; got {laplace!r}."
+                f"`find_reference(...).laplace`; got {brief(laplace)}."
             )
         if scale is not None and not is_positive(scale):
             raise ValueError(
-                f"`RandomWalk.preconditioned(scale=...)` must be a positive number or None; got {scale!r}."
+                f"`RandomWalk.preconditioned(scale=...)` must be a positive number or None; got {brief(scale)}."
             )
         return cls((BEST_WALK / laplace.d**0.5 if scale is None else scale) * laplace.factor)
 
@@ -91,7 +91,7 @@ class RandomWalk:
         if jax.tree.map(jnp.shape, moved) != jax.tree.map(jnp.shape, position):
             raise ValueError(self._misfit(position))
         if not all(np.all(np.asarray(leaf, dtype=float) > 0) for leaf in jax.tree.leaves(self.scale)):
-            raise ValueError(f"`RandomWalk(scale=...)` must be positive; got {self.scale!r}.")
+            raise ValueError(f"`RandomWalk(scale=...)` must be positive; got {brief(self.scale)}.")
 
     def with_scale(self, scale: PyTree) -> RandomWalk:
         """Return the same walk with another scale (for schedules)."""

@@ -27,7 +27,7 @@ from tallchain.sources.rows import check_batch_size, take_data
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import map_blocks
 from tallchain.surrogates.residual import needs_float64, residual
-from tallchain.types import Array, Posterior, PyTree, Surrogate, dot, is_whole
+from tallchain.types import Array, Posterior, PyTree, Surrogate, brief, dot, is_whole
 
 METHODS = ("none", "copies", "exact")
 _WIDTH = 2048  # rows of a block
@@ -129,9 +129,9 @@ def influence(
         seed: of these.
     """
     if not (method is None or method in METHODS):
-        raise ValueError(f"`influence(method=...)` must be one of {', '.join(METHODS)} or None; got {method!r}.")
+        raise ValueError(f"`influence(method=...)` must be one of {', '.join(METHODS)} or None; got {brief(method)}.")
     if not is_whole(num_draws, least=2):
-        raise ValueError(f"`influence(num_draws=...)` must be a whole number, at least 2; got {num_draws!r}.")
+        raise ValueError(f"`influence(num_draws=...)` must be a whole number, at least 2; got {brief(num_draws)}.")
     begun = time.perf_counter()
     data, num_rows = take_data("influence", data)
     batch_size = check_batch_size("influence", batch_size, num_rows)
@@ -183,7 +183,7 @@ def _choose(plans: tuple[Plan, ...], method: str | None, batch_size: int) -> Pla
     """Choose the plan that reads the fewest rows; every row alike, unless that is clearly worse."""
     allowed = [plan for plan in plans if method in (None, plan.method)]
     if not allowed:
-        raise ValueError(f"`influence(method={method!r})`: there are too few rows to read some of them always.")
+        raise ValueError(f"`influence(method={brief(method)})`: there are too few rows to read some of them always.")
     best = min(allowed, key=lambda plan: plan.cost(batch_size))
     return allowed[0] if allowed[0].cost(batch_size) <= _GAIN * best.cost(batch_size) else best
 
@@ -211,7 +211,7 @@ def _scores(posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, n
         row = int(np.nonzero(~np.isfinite(scores))[0][0])
         raise ValueError(
             f"`influence(...)`: the log ratio of row {row} is not finite at some draws of the Laplace approximation: "
-            f"{jax.tree.map(lambda leaf: np.asarray(leaf[row]), data)!r}."
+            f"{brief(jax.tree.map(lambda leaf: np.asarray(leaf[row]), data))}."
         )
     return scores
 

@@ -11,7 +11,7 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
-from tallchain.types import Array, PyTree, dot, part, set_fields
+from tallchain.types import Array, PyTree, brief, dot, part, set_fields
 
 _ASYMMETRY = 1e-4  # of the entries of a matrix, in units of its diagonal
 
@@ -94,7 +94,7 @@ def _position(mean: PyTree) -> PyTree:
     for leaf in jax.tree.leaves(mean):
         values = np.asarray(leaf)
         if values.dtype.kind not in "iuf" or not np.all(np.isfinite(values)):
-            raise ValueError(f"`Laplace(mean=...)` must be a position of finite numbers; got {leaf!r}.")
+            raise ValueError(f"`Laplace(mean=...)` must be a position of finite numbers; got {brief(leaf)}.")
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), mean)
 
 
@@ -103,7 +103,7 @@ def _matrix(call: str, matrix: Any, d: int) -> np.ndarray:
     try:
         values = np.asarray(matrix, np.float64)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"`{call}` must hold numbers; got {matrix!r}.") from error
+        raise TypeError(f"`{call}` must hold numbers; got {brief(matrix)}.") from error
     if d == 0 or values.shape != (d, d):
         raise ValueError(
             f"`{call}` must be a d x d matrix, d the number of coordinates of the mean, here {d}; got shape "

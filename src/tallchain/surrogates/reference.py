@@ -29,16 +29,23 @@ from tallchain.functions import program
 from tallchain.progress import shown
 from tallchain.sources.rows import take_data
 from tallchain.surrogates.laplace import Laplace
+from tallchain.surrogates.no_reference import (
+    FAR,
+    LEAST_EIGENVALUE,
+    not_converged,
+    not_definite,
+    not_falling,
+    not_finite,
+)
 from tallchain.surrogates.passes import Passes, Terms, as_floats, derivatives
-from tallchain.types import Array, Posterior, PyTree, is_whole
+from tallchain.types import Array, Posterior, PyTree, brief, is_whole
 
 _MOST_COORDINATES = 2000
 _DENSE = 200  # coordinates up to which every iteration takes the whole Hessian
 _FEW_ROWS = 8192  # for the Hessian at the start
 _TOLERANCE = 3e-3  # of the optimiser, in standard deviations, about
-_NEAR, _FAR = 1e-2, 0.1  # decrements: polish down to the one, refuse above the other
+_NEAR = 1e-2  # decrement to polish down to; above FAR it is refused
 _POLISHES = 5
-_LEAST_EIGENVALUE = 1e-6  # of the Hessian scaled to a diagonal of ones: float32 tells no smaller one from 0
 _LEAST_DROP = 0.1  # of the log posterior one standard deviation from the mode; a normal's is 0.5
 
 Report = Callable[[int, float], None]
@@ -204,7 +211,7 @@ class _Objective:
         few = self.few
         point = self._evaluate(few, flat, self.axes)
         if not point.is_finite:
-            raise NoReferenceError(_not_finite(self.passes, point))
+            raise NoReferenceError(not_finite(self.passes, point))
         weight = self.passes.num_rows / few.num_rows / self.temperature
         hessian = -np.asarray(point.prior.products) - weight * np.asarray(point.likelihood.products)
         self.start, self.whitener = point.flat, _whitener(_symmetric(hessian))
@@ -221,7 +228,7 @@ class _Objective:
         """Evaluate, with the whole Hessian if asked for; finite, or an error."""
         point = self._remember(flat, self.axes if is_curved or self.is_dense else None)
         if not point.is_finite:
-            raise NoReferenceError(_not_finite(self.passes, point))
+            raise NoReferenceError(not_finite(self.passes, point))
         return point
 
     def _evaluate(self, passes: Passes, flat: np.ndarray, directions: Any) -> _Point:
@@ -260,7 +267,7 @@ class _Objective:
         size = linalg.norm(along) or 1.0  # of order 1 in float32
         point = self.at(self.position(u), as_floats(along / size)[None])
         if not point.is_finite:
-            raise NoReferenceError(_not_finite(self.passes, point))
+            raise NoReferenceError(not_finite(self.passes, point))
         return self.whitener.T @ point.products[0] * size
 
 
@@ -299,7 +306,7 @@ def _whitener(hessian: np.ndarray) -> np.ndarray:
     scale = np.sqrt(np.abs(np.diag(hessian)))
     scale = np.where(scale > 0, scale, scale.max() or 1.0)
     values, vectors = linalg.eigh(hessian / np.outer(scale, scale))
-    return vectors / np.sqrt(np.maximum(np.abs(values), _LEAST_EIGENVALUE)) / scale[:, None]
+    return vectors / np.sqrt(np.maximum(np.abs(values), LEAST_EIGENVALUE)) / scale[:, None]
 
 
 def _minimise(objective: _Objective, max_iterations: int) -> tuple[np.ndarray, int]:
@@ -336,8 +343,8 @@ def _polish(objective: _Objective, flat: np.ndarray, iterations: int) -> tuple[_
         if _decrement(nearer, further) >= _decrement(point, step):
             break
         point, step = nearer, further
-    if _decrement(point, step) > _FAR:
-        raise NoReferenceError(_not_converged(objective, point, _decrement(point, step), iterations, steps))
+    if _decrement(point, step) > FAR:
+        raise NoReferenceError(not_converged(objective, point, _decrement(point, step), iterations, steps))
     return point, step, steps
 
 
@@ -350,12 +357,11 @@ def _newton_step(objective: _Objective, point: _Point) -> np.ndarray:
     """H^-1 g, or an error if H is not positive definite."""
     hessian = point.hessian
     scale = np.sqrt(np.maximum(np.diag(hessian), 0))
-    least = -np.inf
-    if np.all(scale > 0):
-        values, vectors = linalg.eigh(hessian / np.outer(scale, scale))
-        least = values[0]
-    if least < _LEAST_EIGENVALUE:
-        raise NoReferenceError(_not_definite(objective, point, least))
+    if not np.all(scale > 0):
+        raise NoReferenceError(not_definite(objective, point, -np.inf, None))
+    values, vectors = linalg.eigh(hessian / np.outer(scale, scale))
+    if values[0] < LEAST_EIGENVALUE:
+        raise NoReferenceError(not_definite(objective, point, values[0], vectors[:, 0]))
     return vectors @ (vectors.T @ (point.gradient / scale) / values) / scale
 
 
@@ -372,69 +378,7 @@ def _check_falls_off(objective: _Objective, point: _Point, step: np.ndarray) -> 
     for side in sides:
         drop = point.log_density - objective.at(point.flat + side * step).log_density
         if drop < _LEAST_DROP:
-            raise NoReferenceError(_not_falling(objective, point, drop))
-
-
-# ---- what went wrong ---------------------------------------------------------------------------
-
-
-def _found(objective: _Objective, point: _Point) -> str:
-    return (
-        "`find_reference(...)` found no mode. The search went from a position of norm "
-        f"{linalg.norm(objective.initial):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
-        f"{point.log_density:,.6g}."
-    )
-
-
-def _not_converged(objective: _Objective, point: _Point, decrement: float, iterations: int, steps: int) -> str:
-    return (
-        f"{_found(objective, point)} After {iterations} iterations and {steps} Newton steps the Newton decrement is "
-        f"{decrement:.2g}: so many posterior standard deviations to the mode, if there is one; {_FAR} would do. Use a "
-        "proper prior if the position grows without end (as for outcomes that the features separate); else start "
-        "nearer, give `max_iterations` more, or centre and scale the data: float32 positions have 7 digits."
-    )
-
-
-def _not_definite(objective: _Objective, point: _Point, least: float) -> str:
-    value = "not positive" if np.isneginf(least) else f"{least:.2g}"
-    index = int(np.argmin(np.diag(point.hessian)))
-    where = f"; coordinate {index} has {point.hessian[index, index]:.2g} on it" if np.isneginf(least) else ""
-    return (
-        f"{_found(objective, point)} The negative Hessian there is not positive definite: its least eigenvalue, scaled "
-        f"to a diagonal of ones, is {value} ({_LEAST_EIGENVALUE:g} is what float32 can tell from 0){where}. Some "
-        "direction is not determined by the data (repeated or constant features, outcomes that the features separate) "
-        "or this is a saddle point: use a proper prior, drop or centre features, or start elsewhere."
-    )
-
-
-def _not_falling(objective: _Objective, point: _Point, drop: float) -> str:
-    return (
-        f"{_found(objective, point)} One posterior standard deviation further on, the log posterior has fallen by "
-        f"{drop:.2g}; from a mode it falls by about 0.5. It goes on rising or stays flat, as for outcomes that the "
-        "features separate, under a flat prior: use a proper prior. Or its gradient is wrong: compare `jax.grad` of "
-        "`log_prior` and `log_likelihood` with differences."
-    )
-
-
-def _not_finite(passes: Passes, point: _Point) -> str:
-    call = "`find_reference(...)` found a value that is not finite: "
-    position = f"the position {_brief(point.flat)}"
-    if not point.prior.is_finite:
-        return (
-            f"{call}`log_prior(position)` is {point.prior.value} at {position}, or a derivative of it is not finite. "
-            "Start where the prior is positive and smooth."
-        )
-    index = passes.first_bad_row(point.flat)
-    if index is None:
-        return f"{call}the sum over rows overflows at {position}. Start nearer to the mode, or rescale the data."
-    return (
-        f"{call}`log_likelihood(position, row)` or a derivative of it, for row {index}, {passes.row(index)!r}, at "
-        f"{position}. Start where every row is possible, and look for missing values in the data."
-    )
-
-
-def _brief(flat: np.ndarray) -> str:
-    return np.array2string(flat, threshold=8, edgeitems=3, precision=4)
+            raise NoReferenceError(not_falling(objective, point, drop))
 
 
 # ---- checks ------------------------------------------------------------------------------------
@@ -443,11 +387,12 @@ def _brief(flat: np.ndarray) -> str:
 def _check(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> tuple[PyTree, PyTree]:
     """Return the data and the start in JAX's default float, or say what is wrong with the input."""
     if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
-        raise TypeError(f"`find_reference(posterior=...)` must be a Posterior(...); got {posterior!r}.")
+        hint = " Use `regression.posterior`." if hasattr(posterior, "posterior") else ""
+        raise TypeError(f"`find_reference(posterior=...)` must be a Posterior(...); got {brief(posterior)}.{hint}")
     data, _ = take_data("find_reference", data)
     if not is_whole(max_iterations, least=1):
         raise ValueError(
-            f"`find_reference(max_iterations=...)` must be a whole number, at least 1; got {max_iterations!r}."
+            f"`find_reference(max_iterations=...)` must be a whole number, at least 1; got {brief(max_iterations)}."
         )
     start = _check_initial(initial)
     row = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data)
@@ -462,13 +407,13 @@ def _check_initial(initial: PyTree) -> PyTree:
     leaves = jax.tree_util.tree_leaves_with_path(initial)
     size = sum(np.size(leaf) for _, leaf in leaves)
     if size == 0:
-        raise ValueError(f"{call} must hold at least one number; got {initial!r}.")
+        raise ValueError(f"{call} must hold at least one number; got {brief(initial)}.")
     for path, leaf in leaves:
         values, name = np.asarray(leaf), jax.tree_util.keystr(path) or "the position"
         if not jnp.issubdtype(values.dtype, jnp.floating):
             raise TypeError(f"{call} must be of a float type; got {values.dtype} for {name}. Write 1.0 for 1.")
         if not np.all(np.isfinite(values)):
-            raise ValueError(f"{call} must be finite; got {values!r} for {name}.")
+            raise ValueError(f"{call} must be finite; got {brief(values)} for {name}.")
     if size > _MOST_COORDINATES:
         raise ValueError(
             f"{call} has d = {size:,} coordinates; the d x d Hessian is made for at most {_MOST_COORDINATES:,}. Fix or "

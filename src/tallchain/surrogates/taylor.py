@@ -22,7 +22,7 @@ from jax.flatten_util import ravel_pytree
 from tallchain.sources.rows import take_data
 from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.reference import Reference
-from tallchain.types import Array, Posterior, PyTree, RowFunction, dot, part, set_fields, static
+from tallchain.types import Array, Posterior, PyTree, RowFunction, brief, dot, part, set_fields, static
 
 _MOST_COORDINATES = 2000
 
@@ -58,7 +58,7 @@ class Taylor:
 
     def __init__(self, posterior: Posterior, data: PyTree, reference: Reference | PyTree, order: int = 2) -> None:
         if order not in (1, 2):
-            raise ValueError(f"`Taylor(order=...)` must be 1 or 2; got {order!r}.")
+            raise ValueError(f"`Taylor(order=...)` must be 1 or 2; got {brief(order)}.")
         data, num_rows = take_data("Taylor", data)
         if isinstance(reference, Reference):
             if reference.num_rows != num_rows:
@@ -150,7 +150,7 @@ def _sums(
         row = passes.first_bad_row(flat)
         raise ValueError(
             "`Taylor(...)`: the log likelihood or a derivative is not finite at the reference"
-            + ("." if row is None else f", for row {row}: {passes.row(row)!r}.")
+            + ("." if row is None else f", for row {row}: {brief(passes.row(row))}.")
         )
     hessian = None if terms.products is None else np.asarray(terms.products)
     return np.asarray(terms.gradient), None if hessian is None else (hessian + hessian.T) / 2, passes.rows_read

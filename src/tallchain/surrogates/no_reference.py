@@ -1,0 +1,114 @@
+"""Why there is no reference: what was found, of which coordinate, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from scipy import linalg
+
+from tallchain.surrogates.passes import Passes, Terms
+from tallchain.types import PyTree, brief
+
+if TYPE_CHECKING:
+    from tallchain.surrogates.reference import _Objective, _Point
+
+FAR = 0.1
+"""Newton decrement above which a point is no mode."""
+LEAST_EIGENVALUE = 1e-6
+"""Of the Hessian scaled to a diagonal of ones: float32 tells no smaller one from 0."""
+
+_SMALL_PART = 0.3  # of a direction of unit length: a coordinate that has less is not named
+
+
+def _found(objective: _Objective, point: _Point) -> str:
+    return (
+        "`find_reference(...)` found no mode. The search went from a position of norm "
+        f"{linalg.norm(objective.initial):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
+        f"{point.log_density:,.6g}."
+    )
+
+
+def not_converged(objective: _Objective, point: _Point, decrement: float, iterations: int, steps: int) -> str:
+    """Say how far the search came."""
+    return (
+        f"{_found(objective, point)} After {iterations} iterations and {steps} Newton steps the Newton decrement is "
+        f"{decrement:.2g}: so many posterior standard deviations to the mode, if there is one; {FAR} would do. Use a "
+        "proper prior if the position grows without end (as for outcomes that the features separate); else start "
+        "nearer, give `max_iterations` more, or centre and scale the data: float32 positions have 7 digits."
+    )
+
+
+def not_definite(objective: _Objective, point: _Point, least: float, direction: np.ndarray | None) -> str:
+    """Say which coordinates are to blame: one without curvature, or those along the direction of least curvature."""
+    like, diagonal = objective.passes.like, np.diag(point.hessian)
+    if direction is None:
+        index = int(np.argmin(diagonal))
+        found = f"the curvature along {_coordinate(like, index)} is {diagonal[index] + 0.0:.2g}"
+    else:
+        largest = [int(i) for i in np.argsort(-np.abs(direction))[:3] if abs(direction[i]) > _SMALL_PART]
+        along = ", ".join(_coordinate(like, i) for i in largest)
+        found = (
+            f"its least eigenvalue, scaled to a diagonal of ones, is {least:.2g} ({LEAST_EIGENVALUE:g} is what "
+            f"float32 can tell from 0), along {along}"
+        )
+    return (
+        f"{_found(objective, point)} The negative Hessian there is not positive definite: {found}. Some direction is "
+        "not determined by the data (repeated or constant features, outcomes that the features separate) or this is a "
+        "saddle point: use a proper prior, drop or centre features, or start elsewhere."
+    )
+
+
+def not_falling(objective: _Objective, point: _Point, drop: float) -> str:
+    """Say that the log posterior does not fall off as from a mode."""
+    return (
+        f"{_found(objective, point)} One posterior standard deviation further on, the log posterior has fallen by "
+        f"{drop:.2g}; from a mode it falls by about 0.5. It goes on rising or stays flat, as for outcomes that the "
+        "features separate, under a flat prior: use a proper prior. Or its gradient is wrong: compare `jax.grad` of "
+        "`log_prior` and `log_likelihood` with differences."
+    )
+
+
+def not_finite(passes: Passes, point: _Point) -> str:
+    """Say what is not finite: value or derivative, of the prior or of a row."""
+    call = "`find_reference(...)` found something that is not finite: "
+    position = f"the position {_brief(point.flat)}"
+    if not point.prior.is_finite:
+        return (
+            f"{call}{_what(point.prior, passes.like)} of `log_prior(position)`, at {position}. Start where the prior "
+            "is positive and smooth. If the density piles up where a scale goes to 0, as in a hierarchical model, "
+            "sample the logarithm of the scale, and write the effects as the scale times standard normals."
+        )
+    index = passes.first_bad_row(point.flat)
+    if index is None:
+        return f"{call}the sum over rows overflows at {position}. Start nearer to the mode, or rescale the data."
+    return (
+        f"{call}{_what(point.likelihood, passes.like)} of the sum over rows of `log_likelihood(position, row)`, first "
+        f"for row {index}, {brief(passes.row(index))}, at {position}. Start where every row is possible, and look for "
+        "missing values in the data; sample the logarithm of a scale that goes to 0."
+    )
+
+
+def _what(terms: Terms, like: PyTree) -> str:
+    """Say what of a function is not finite."""
+    if not np.isfinite(terms.value):
+        return f"the value ({float(terms.value)})"
+    wrong = np.flatnonzero(~np.isfinite(np.asarray(terms.gradient)))
+    if len(wrong):
+        return f"the derivative by {_coordinate(like, int(wrong[0]))} ({np.asarray(terms.gradient)[wrong[0]]})"
+    return "a second derivative"
+
+
+def _coordinate(like: PyTree, index: int) -> str:
+    """Name a coordinate of the flattened position by its path in the position."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(like):
+        if index < np.size(leaf):
+            entry = "".join(f"[{i}]" for i in np.unravel_index(index, np.shape(leaf))) if np.ndim(leaf) else ""
+            return f"position{jax.tree_util.keystr(path)}{entry}"
+        index -= np.size(leaf)
+    raise IndexError(index)
+
+
+def _brief(flat: np.ndarray) -> str:
+    return np.array2string(flat, threshold=8, edgeitems=3, precision=4)
