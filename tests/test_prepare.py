@@ -59,7 +59,7 @@ def test_a_bound_takes_the_place_of_the_surrogate(prepared: tc.Prepared) -> None
 
     kernel = prepared.kernel(bound=bound)
     assert isinstance(kernel.acceptance, tc.Confidence)
-    assert kernel.bound is bound
+    assert kernel.bound.function is bound
     assert kernel.surrogate is None
     assert kernel.source.population.total == NUM_ROWS
     assert kernel.source.population.num_exact == 0

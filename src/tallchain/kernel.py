@@ -106,7 +106,7 @@ class MetropolisHastings:
     width: int = static()
     """Rows per look."""
     in_float64: bool = static()
-    """Whether the log ratio of a row is computed in float64: where N/K times its rounding is noise."""
+    """Whether the log ratio of a row needs float64, since N/K times its rounding would be noise."""
 
     def __init__(
         self,
@@ -159,6 +159,12 @@ class MetropolisHastings:
 
     def init(self, position: PyTree, rng_key: Array | None = None) -> State:
         """Start a chain; a position the posterior cannot start from is refused."""
+        if self.in_float64 and jnp.result_type(float) != jnp.float64:
+            raise ValueError(
+                f"`kernel.init(...)`: {self.source.population.num_rows:,} rows at temperature "
+                f"{float(self.posterior.temperature):g} multiply the rounding of a float32 log ratio into noise. Call "
+                "`init` and `step` inside `with jax.enable_x64(True):`, as `sample` does by itself."
+            )
         check_start(self, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], position))
         return State(jax.tree.map(jnp.asarray, position))
 

@@ -178,7 +178,7 @@ def prepare(
     reference = find_reference(posterior, data, initial, progress=progress)
     laplace = reference.laplace
 
-    least = LEAST_ROWS if batch_size is None else batch_size
+    least = min(LEAST_ROWS, num_rows) if batch_size is None else batch_size
 
     def score(surrogate: Taylor | None) -> Influence:
         return influence(posterior, data, surrogate, laplace, batch_size=least, num_draws=num_draws, seed=seed)

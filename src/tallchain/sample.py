@@ -25,6 +25,7 @@ from tallchain.recorder import Recorder
 from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
 from tallchain.settings import settings_of
+from tallchain.surrogates.residual import digits
 from tallchain.trace import Trace
 from tallchain.types import Array, PyTree, Surrogate, brief, is_whole, replace
 
@@ -78,7 +79,7 @@ def sample(
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
     recorder = Recorder(kernel.source.population.total, num_chains, num_samples, num_warmup)
-    with catch_interrupt() as interrupt:
+    with catch_interrupt() as interrupt, digits(kernel.in_float64):
         positions = _one_per_chain(kernel, initial, num_chains)
         schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
         check_start(schedule.at(kernel, jnp.int32(0)), positions)

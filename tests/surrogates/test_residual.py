@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallchain import MetropolisHastings, Penalty, Posterior, Shuffled, prepare, sample
-from tallchain.proposals import PCN
+from tallchain import MetropolisHastings, Posterior, Shuffled, audit, prepare, sample
 from tallchain.surrogates.passes import Passes
-from tallchain.surrogates.residual import needs_float64, residual
+from tallchain.surrogates.residual import digits, needs_float64, residual
 
 RANDOM = np.random.default_rng(3)
 FEATURES = RANDOM.normal(size=(2000, 3)).astype(np.float32)
@@ -37,12 +36,9 @@ def test_in_float64_a_difference_is_rounded_once() -> None:
     candidate = position + jnp.float32(1e-4)
     expected = in_numpy(np.asarray(position), np.asarray(candidate))
     for in_float64, error in ((True, 1e-6), (False, None)):
-        numbers = jax.jit(
-            lambda data, f=in_float64: jax.vmap(residual(posterior, None, position, candidate, FACTOR, in_float64=f))(
-                data
-            )
-        )(DATA)
-        assert numbers.dtype == jnp.float32
+        with digits(in_float64):
+            number = residual(posterior, None, position, candidate, FACTOR, in_float64=in_float64)
+            numbers = jax.jit(jax.vmap(number))(DATA)
         off = np.abs(np.asarray(numbers, float) - expected).max()
         assert off < error * np.abs(expected).max() if error else off > 3
 
@@ -61,11 +57,18 @@ def test_rounding_costs_no_rows_at_1e8() -> None:
     kernel = prepared.kernel()
     assert kernel.in_float64
     starts = prepared.starts(jax.random.key(1), 16)
-    trace = sample(jax.random.key(2), kernel, starts, 100, num_chains=16, scan=0, progress=False)
+    trace = sample(jax.random.key(2), kernel, starts, 100, num_chains=16, progress=False)
+    assert trace.position.dtype == np.float32
     assert trace.num_rows.mean() < 60
     assert trace.is_accepted.mean() > 0.9
-    assert isinstance(kernel.proposal, PCN)
-    assert isinstance(kernel.acceptance, Penalty)
+    found = audit(trace.kernel, trace, num_decisions=10, num_trials=16, progress=False)
+    assert found.log_odds.value < 0.2
+    with pytest.raises(ValueError, match=r"with jax\.enable_x64"):
+        kernel.init(starts[0])
+    with jax.enable_x64(True):
+        step = jax.jit(jax.vmap(kernel.step))
+        _, verdict = step(jax.random.split(jax.random.key(3), 16), jax.vmap(kernel.init)(starts))
+    assert verdict.num_rows.mean() < 60
     assert not MetropolisHastings(
         Posterior(lambda t: 0.0, log_likelihood), Shuffled(DATA, 50), proposal=kernel.proposal
     ).in_float64

@@ -17,6 +17,7 @@ from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.scan import Pairs, make_pairs
+from tallchain.surrogates.residual import digits
 from tallchain.trace import Trace
 from tallchain.types import Array, Ask, PyTree, brief, is_whole
 
@@ -88,10 +89,11 @@ def bound_limits(
             )
     num_rows = min(num_rows, kernel.source.population.num_rows)
     pair_key, row_key = jr.split(make_key(seed))
-    pairs = make_pairs(kernel, trace, num_proposals, pair_key)
     width = kernel.source.width(num_rows)
     looks = -(-num_rows // width)
-    rows = np.asarray(_rows(kernel, pairs, jr.split(row_key, num_proposals), width=width, looks=looks), np.float64)
+    with digits(kernel.in_float64):
+        pairs = make_pairs(kernel, trace, num_proposals, pair_key)
+        rows = np.asarray(_rows(kernel, pairs, jr.split(row_key, num_proposals), width=width, looks=looks), np.float64)
     b = float(np.median(trace.num_rows))
     random = np.random.default_rng(seed)
     found = tuple(_limits(each[:num_rows], b, num_resamples, random) for each in rows)

@@ -23,6 +23,7 @@ from tallchain.keys import make_key
 from tallchain.names import all_coordinates
 from tallchain.scan import Pairs, make_pairs, row_moments
 from tallchain.settings import describe, settings_of
+from tallchain.surrogates.residual import digits
 from tallchain.trace import Trace
 from tallchain.types import brief, is_positive, is_whole
 
@@ -75,7 +76,7 @@ def audit(
     _check_trace(kernel, trace)
     began = time.perf_counter()
     pair_key, trial_key = jr.split(make_key(seed))
-    with catch_interrupt() as interrupt:
+    with catch_interrupt() as interrupt, digits(kernel.in_float64):
         pairs = make_pairs(kernel, trace, num_decisions, pair_key)
         log_ratio = exact_log_ratios(kernel, pairs, interrupt, progress=progress)
         count = choose_trials(kernel, trace, num_decisions) if num_trials is None else num_trials

@@ -26,7 +26,7 @@ from tallchain.keys import make_key
 from tallchain.sources.rows import check_batch_size, take_data
 from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.passes import map_blocks
-from tallchain.surrogates.residual import needs_float64, residual
+from tallchain.surrogates.residual import digits, needs_float64, residual
 from tallchain.types import Array, Posterior, PyTree, Surrogate, brief, dot, is_whole
 
 METHODS = ("none", "copies", "exact")
@@ -205,7 +205,8 @@ def _scores(posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, n
     scores = np.zeros(num_rows, np.float64)
     width, in_float64 = min(_WIDTH, num_rows), needs_float64(num_rows, posterior.temperature)
     for first in range(0, -(-num_rows // width), _BLOCKS):
-        index, found = _score_blocks(posterior, surrogate, pairs, data, first, width, in_float64)
+        with digits(in_float64):
+            index, found = _score_blocks(posterior, surrogate, pairs, data, first, width, in_float64)
         scores[np.asarray(index).ravel()] = np.asarray(found, np.float64).ravel()
     if not np.all(np.isfinite(scores)):
         row = int(np.nonzero(~np.isfinite(scores))[0][0])
@@ -247,9 +248,9 @@ def _judge(
     firsts = jnp.asarray(counts, jnp.int32)
     total = 0.0
     for first in range(0, -(-num_rows // width), _BLOCKS):
-        total = total + np.asarray(
-            _judge_blocks(posterior, surrogate, pairs, rows, firsts, first, width, in_float64), np.float64
-        ).sum(0)
+        with digits(in_float64):
+            sums = _judge_blocks(posterior, surrogate, pairs, rows, firsts, first, width, in_float64)
+        total = total + np.asarray(sums, np.float64).sum(0)
     return np.asarray(total)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from tallchain.functions import program
-from tallchain.surrogates.residual import needs_float64, widened
+from tallchain.surrogates.residual import digits, needs_float64, widened
 from tallchain.types import Array, Posterior, PyTree
 
 _BLOCK_BYTES = 2**22  # of data in a block of rows
@@ -78,7 +77,7 @@ class Passes:
         """Sum the log likelihood of all rows and its derivatives, in float64."""
         results = 1 + flat.size * (1 if directions is None else 1 + len(directions))
         total = None
-        with jax.enable_x64(True) if self.in_float64 else nullcontext():
+        with digits(self.in_float64):
             like = jax.tree.map(as_floats, self.like)
             where, along = as_floats(flat), None if directions is None else as_floats(directions)
             for blocks, first in self._dispatches(results):

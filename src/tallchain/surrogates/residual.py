@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -18,6 +19,11 @@ def needs_float64(num_rows: int, temperature: Any) -> bool:
     return not is_traced(temperature) and num_rows / float(temperature) > _MOST_FACTOR
 
 
+def digits(in_float64: bool) -> AbstractContextManager[Any]:
+    """Give JAX 64 bits, for all that is traced and run inside: not within a program, which JAX may trace again."""
+    return jax.enable_x64(True) if in_float64 else nullcontext()
+
+
 def residual(
     posterior: Posterior,
     surrogate: Surrogate | None,
@@ -29,22 +35,21 @@ def residual(
 ) -> RowFunction:
     """Return the function of a row factor (l_i(t') - l_i(t) - q_i(t') + q_i(t)), l_i its log likelihood.
 
-    In float64 the terms are, and their difference is rounded once; the positions are what they are.
+    Where JAX has 64 bits the terms may be in float64, and their difference rounded once.
     """
-    if in_float64:
-        return lambda row: _in_float64(posterior, surrogate, position, candidate, factor, row)
     likelihood = posterior.log_likelihood
-    if surrogate is None:
-        return lambda row: factor * (likelihood(candidate, row) - likelihood(position, row))
-    known = surrogate.row_difference(position, candidate)
-    return lambda row: factor * (likelihood(candidate, row) - likelihood(position, row) - known(row))
+    if in_float64 and jnp.result_type(float) == jnp.float64:
+        surrogate, position, candidate, factor = jax.tree.map(widened, (surrogate, position, candidate, factor))
+    else:
+        in_float64 = False
+    known = None if surrogate is None else surrogate.row_difference(position, candidate)
 
+    def number(row: PyTree) -> Array:
+        row = jax.tree.map(widened, row) if in_float64 else row
+        difference = likelihood(candidate, row) - likelihood(position, row)
+        return factor * (difference if known is None else difference - known(row))
 
-def _in_float64(posterior: Posterior, surrogate: Any, *arguments: Any) -> Array:
-    with jax.enable_x64(True):
-        surrogate, *rest, row = jax.tree.map(widened, (surrogate, *arguments))
-        value = residual(posterior, surrogate, *rest)(row)
-    return jnp.asarray(value, jnp.result_type(float))
+    return number
 
 
 def widened(leaf: Any) -> Any:
