@@ -7,7 +7,7 @@ SEED = int(os.environ.get("TALLCHAIN_TEST_SEED", "20170811"))
 
 if os.environ.get("TALLCHAIN_TEST_COMPILE") == "quick":  # before JAX is imported
     flags = ["--xla_backend_optimization_level=0"]
-    if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 12):  # XLA ends the process at a flag it does not know
+    if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # XLA ends the process at a flag it does not know
         flags.append("--xla_cpu_use_fusion_emitters=false")
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
 
