@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import sys
 import textwrap
@@ -19,6 +18,7 @@ import numpy as np
 import tallchain
 from tallchain import figures
 from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
+from tallchain.command import check_writable, prepare, refusals, require
 from tallchain.diagnostics import Summary
 from tallchain.experiments import correction, worst_case
 from tallchain.kernel import MetropolisHastings
@@ -82,7 +82,7 @@ _GRID_POINTS = 151  # mean and sd are right to 7 digits, and the contours look s
 
 def main() -> None:
     """Run the command line."""
-    _require("typer")
+    require("typer")
     build_app()(prog_name="tallchain")
 
 
@@ -136,8 +136,8 @@ def demo(
     The paper's settings: a million rows, temperature 10,000, step 0.15, 50 rows between judgements. About half a
     minute on two cores. Ctrl-C ends the sampling early and reports the draws made so far.
     """
-    _require("arviz_stats", "matplotlib")
-    _prepare(output, figures.formats())
+    require("arviz_stats", "matplotlib")
+    prepare(output, figures.formats())
     mixture = gaussian_mixture(rows, seed=seed)
     kernel = _kernel(mixture, _acceptance(test, sigma), step, batch_size)
     trace = _sample(kernel, draws, chains=chains, warmup=warmup, seed=seed, progress=not no_progress)
@@ -147,7 +147,7 @@ def demo(
 def _acceptance(test: TestName, sigma: float | None) -> AcceptanceTest:
     if sigma is not None and test is not TestName.MINIBATCH:
         raise typer.BadParameter(f"goes with --test minibatch only; --test {test} has its own.", param_hint="--sigma")
-    with _refusals("--sigma"):
+    with refusals("--sigma"):
         match test:
             case TestName.MINIBATCH:
                 return MinibatchBarker() if sigma is None else MinibatchBarker(sigma)
@@ -162,16 +162,16 @@ def _acceptance(test: TestName, sigma: float | None) -> AcceptanceTest:
 
 
 def _kernel(mixture: GaussianMixture, acceptance: AcceptanceTest, step: float, batch_size: int) -> MetropolisHastings:
-    with _refusals("--batch-size"):
+    with refusals("--batch-size"):
         source = Shuffled(mixture.data, batch_size)
-    with _refusals("--step"):
+    with refusals("--step"):
         proposal = RandomWalk(step)
     return MetropolisHastings(mixture.posterior, source, proposal=proposal, acceptance=acceptance)
 
 
 def _sample(kernel: MetropolisHastings, draws: int, *, chains: int, warmup: int, seed: int, progress: bool) -> Trace:
     starts = _starts(chains, seed)
-    with _refusals():
+    with refusals():
         return tallchain.sample(
             jax.random.key(seed), kernel, starts, draws, num_chains=chains, num_warmup=warmup, progress=progress
         )
@@ -240,14 +240,14 @@ def audit(
     Samples as the demo does, then compares decisions of the chains, each repeated many times, with the exact ones.
     About a minute on two cores. Ctrl-C ends the sampling, or the repetitions, early.
     """
-    _require("matplotlib")
+    require("matplotlib")
     picture = output.with_suffix(".png") if picture is None else picture
-    _prepare(output, ["json"])
-    _prepare(picture, figures.formats(), "--picture")
+    prepare(output, ["json"])
+    prepare(picture, figures.formats(), "--picture")
     mixture = gaussian_mixture(rows, seed=seed)
     kernel = _kernel(mixture, _acceptance(test, sigma), step, batch_size)
     trace = _sample(kernel, draws, chains=chains, warmup=warmup, seed=seed, progress=not no_progress)
-    with _refusals():
+    with refusals():
         result = tallchain.audit(
             kernel, trace, num_decisions=decisions, num_trials=trials, seed=seed, progress=not no_progress
         )
@@ -282,8 +282,8 @@ def reproduce_all(
     """
     if context.invoked_subcommand is not None:
         return
-    _require("arviz_stats", "matplotlib", "rich")
-    _check_writable(output / "report.html", "--output")
+    require("arviz_stats", "matplotlib", "rich")
+    check_writable(output / "report.html", "--output")
     from tallchain.experiments import report
 
     try:
@@ -310,8 +310,8 @@ def reproduce_correction(
     40 solves of the paper's least squares for the correction variable, beside the library's own tables. About a
     minute on two cores.
     """
-    _require("rich")
-    _prepare(output, ["json"])
+    require("rich")
+    prepare(output, ["json"])
     with _bar(not no_progress) as report:
         result = correction.run(correction.Config.quick() if quick else correction.Config.paper(), progress=report)
     _console().print(result.to_table())
@@ -341,10 +341,10 @@ def reproduce_worst_case(
     A Gaussian mean at temperature 1, with steps as wide as the posterior, for N up to a million rows. The paper's
     lemma beside what its rivals do, and what its own test does there. Minutes on two cores.
     """
-    _require("rich", "matplotlib")
+    require("rich", "matplotlib")
     picture = output.with_suffix(".png") if picture is None else picture
-    _prepare(output, ["json"])
-    _prepare(picture, figures.formats(), "--picture")
+    prepare(output, ["json"])
+    prepare(picture, figures.formats(), "--picture")
     config = worst_case.Config.quick(seed) if quick else worst_case.Config.paper(seed)
     with _bar(not no_progress) as report:
         result = worst_case.run(config, progress=report)
@@ -375,44 +375,3 @@ def _bar(is_wanted: bool) -> Generator[Callable[[int, int, str], None]]:
     """Yield a function that moves a progress bar: report(done, total, what)."""
     with shown(is_wanted, "experiments", 1) as show:
         yield lambda done, total, what: show(done, what, total)
-
-
-# ---- helpers ---------------------------------------------------------------------------------
-
-
-def _require(*modules: str) -> None:
-    """Leave with one line that says what to install if a module is missing."""
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError:
-            sys.exit(f"The tallchain command needs {module}: pip install 'tallchain[all]'")
-
-
-def _prepare(output: Path, extensions: list[str], option: str = "--output") -> None:
-    """Refuse a file that could not be written before the work is done, not after."""
-    if output.suffix.removeprefix(".").lower() not in extensions:
-        raise typer.BadParameter(f"must end in .{', .'.join(extensions)}; got {output}.", param_hint=option)
-    _check_writable(output, option)
-
-
-def _check_writable(path: Path, option: str) -> None:
-    """Make the folder of a file, and refuse the file if it cannot be opened; nothing is left behind."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        is_new = not path.exists()
-        with path.open("ab"):
-            pass
-        if is_new:
-            path.unlink()
-    except OSError as error:
-        raise typer.BadParameter(f"cannot be written: {error}.", param_hint=option) from error
-
-
-@contextlib.contextmanager
-def _refusals(option: str | None = None) -> Generator[None]:
-    """Turn a refusal of the library into an error about the option it came from."""
-    try:
-        yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error

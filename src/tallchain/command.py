@@ -1,0 +1,50 @@
+"""What the commands have in common: refusals before the work is done, in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+with contextlib.suppress(ModuleNotFoundError):  # `require` says what is missing
+    import typer
+
+
+def require(*modules: str) -> None:
+    """Leave with one line that says what to install if a module is missing."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            sys.exit(f"The tallchain command needs {module}: pip install 'tallchain[all]'")
+
+
+def prepare(output: Path, extensions: list[str], option: str = "--output") -> None:
+    """Refuse a file that could not be written before the work is done, not after."""
+    if output.suffix.removeprefix(".").lower() not in extensions:
+        raise typer.BadParameter(f"must end in .{', .'.join(extensions)}; got {output}.", param_hint=option)
+    check_writable(output, option)
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Make the folder of a file, and refuse the file if it cannot be opened; nothing is left behind."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be written: {error}.", param_hint=option) from error
+
+
+@contextlib.contextmanager
+def refusals(option: str | None = None) -> Generator[None]:
+    """Turn a refusal of the library into an error about the option it came from."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error

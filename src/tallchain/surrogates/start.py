@@ -1,0 +1,53 @@
+"""Refusals before the search for a mode begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallchain.checks import check_scalar
+from tallchain.sources.rows import take_data
+from tallchain.types import PyTree, brief, is_whole
+
+_MOST_COORDINATES = 2000
+
+
+def check_start(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> tuple[PyTree, PyTree]:
+    """Return the data, and the start in JAX's default float, or say what is wrong with the input."""
+    if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
+        hint = " Use `regression.posterior`." if hasattr(posterior, "posterior") else ""
+        raise TypeError(f"`find_reference(posterior=...)` must be a Posterior(...); got {brief(posterior)}.{hint}")
+    data, _ = take_data("find_reference", data)
+    if not is_whole(max_iterations, least=1):
+        raise ValueError(
+            f"`find_reference(max_iterations=...)` must be a whole number, at least 1; got {brief(max_iterations)}."
+        )
+    start = _check_initial(initial)
+    row = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data)
+    check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, start)
+    hint = "It is for ONE row: sum over the entries of a row, not over rows."
+    check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, start, row)
+    return data, start
+
+
+def _check_initial(initial: PyTree) -> PyTree:
+    call = "`find_reference(initial=...)`"
+    leaves = jax.tree_util.tree_leaves_with_path(initial)
+    size = sum(np.size(leaf) for _, leaf in leaves)
+    if size == 0:
+        raise ValueError(f"{call} must hold at least one number; got {brief(initial)}.")
+    for path, leaf in leaves:
+        values, name = np.asarray(leaf), jax.tree_util.keystr(path) or "the position"
+        if not jnp.issubdtype(values.dtype, jnp.floating):
+            raise TypeError(f"{call} must be of a float type; got {values.dtype} for {name}. Write 1.0 for 1.")
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"{call} must be finite; got {brief(values)} for {name}.")
+    if size > _MOST_COORDINATES:
+        raise ValueError(
+            f"{call} has d = {size:,} coordinates; the d x d Hessian is made for at most {_MOST_COORDINATES:,}. Fix or "
+            "drop some of them, or sample without a reference."
+        )
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), initial)
