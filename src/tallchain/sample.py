@@ -183,10 +183,18 @@ def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int)
     initial = jax.tree.map(jnp.asarray, initial)
     leaves = jax.tree.leaves(initial)
     shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)
-    if not leaves or any(leaf.ndim == 0 or len(leaf) != num_chains for leaf in leaves):
+    if not leaves or any(leaf.ndim == 0 for leaf in leaves):
         return shared
     is_one = are_scalars(kernel, initial)
     is_each = are_scalars(kernel, jax.tree.map(lambda leaf: leaf[0], initial))
+    lengths = {len(leaf) for leaf in leaves}
+    if lengths != {num_chains}:
+        if is_each and not is_one and len(lengths) == 1:
+            raise ValueError(
+                f"`sample(initial=..., num_chains={num_chains})`: the initial position looks like {lengths.pop()} "
+                f"positions, one for each of as many chains. Set `num_chains` to their number, or give {num_chains}."
+            )
+        return shared
     if not (is_one and is_each):
         return initial if is_each else shared
     if any(leaf.ndim > 1 for leaf in leaves):

@@ -56,7 +56,8 @@ def not_definite(objective: _Objective, point: _Point, least: float, direction: 
     return (
         f"{_found(objective, point)} The negative Hessian there is not positive definite: {found}. Some direction is "
         "not determined by the data (repeated or constant features, outcomes that the features separate) or this is a "
-        "saddle point: use a proper prior, drop or centre features, or start elsewhere."
+        "saddle point: use a proper prior, drop or centre features, or start elsewhere. A scale of a hierarchical "
+        "prior that ran to 0 has no mode: take its logarithm, and effects in units of the scale, for parameters."
     )
 
 
