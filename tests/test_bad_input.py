@@ -314,7 +314,7 @@ LIKELIHOOD, PRIOR = "`log_likelihood(position, row)`", "`log_prior(position)`"
             "got shape (1,), float32",
         ),
         "whole likelihood": (
-            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: 0)),
+            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: jnp.int32(row))),
             ValueError,
             LIKELIHOOD,
             "got shape (), int32",
@@ -336,7 +336,7 @@ LIKELIHOOD, PRIOR = "`log_likelihood(position, row)`", "`log_prior(position)`"
             PRIOR,
             "must return one float (shape ()); got shape (3,), float32",
         ),
-        "whole prior": (lambda: sample(kernel=kernel_of(log_prior=lambda t: 0)), ValueError, PRIOR, "(), int32"),
+        "whole prior": (lambda: sample(kernel=kernel_of(log_prior=jnp.int32)), ValueError, PRIOR, "(), int32"),
         "prior of nothing": (lambda: sample(kernel=kernel_of(log_prior=lambda t: None)), ValueError, PRIOR, "got None"),
         "impossible start": (
             lambda: sample(kernel=kernel_of(log_prior=lambda t: jnp.where(t < 0, 0.0, -jnp.inf))),

@@ -16,7 +16,7 @@ import pytest
 import tallchain as tc
 from scenarios import normal_vector
 from tallchain import settings
-from tallchain.models import regression
+from tallchain.models.likelihoods import NormalLogPrior
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def named_prior(t: float) -> float:
     [
         (named_prior, "named_prior"),
         (functools.partial(named_prior, 1), "named_prior (partial)"),
-        (regression.NormalLogPrior(1.0), "NormalLogPrior(sd=1.0)"),
+        (NormalLogPrior(1.0), "NormalLogPrior(sd=1.0)"),
     ],
 )
 def test_names_of_functions(function, name: str) -> None:

@@ -27,7 +27,7 @@ def check_start(kernel: MetropolisHastings, positions: PyTree) -> None:
     row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
     hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
     check_scalar("log_likelihood(position, row)", hint, kernel.posterior.log_likelihood, first, row)
-    _ask_about_row(kernel.posterior.log_likelihood, first, row)
+    _ask_about_row(kernel.posterior.log_likelihood, first, row, kernel.source.population.total)
     if kernel.bound is not None:
         check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", kernel.bound, first, first)
     if not is_traced((kernel, positions)):
@@ -96,15 +96,18 @@ def _shapes(tree: PyTree) -> str:
     return ", ".join(f"{jax.tree_util.keystr(path)} shape {jnp.shape(leaf)}".strip() for path, leaf in leaves)
 
 
-def _ask_about_row(log_likelihood: Any, position: PyTree, row: PyTree) -> None:
-    """Warn of a likelihood that never looks at its row."""
-    jaxpr = jax.make_jaxpr(log_likelihood)(position, row).jaxpr
-    rows = jaxpr.invars[-len(jax.tree.leaves(row)) :]
-    used = [variable for equation in jaxpr.eqns for variable in equation.invars] + list(jaxpr.outvars)
-    if not any(variable is each for variable in used for each in rows):
+def _ask_about_row(log_likelihood: Any, position: PyTree, row: PyTree, num_rows: int) -> None:
+    """Warn of a likelihood that never looks at its row, and holds an array of as many rows itself."""
+    closed = jax.make_jaxpr(log_likelihood)(position, row)
+    rows = closed.jaxpr.invars[-len(jax.tree.leaves(row)) :]
+    used = [each for equation in closed.jaxpr.eqns for each in equation.invars] + list(closed.jaxpr.outvars)
+    held: list[Any] = [*closed.consts, *(getattr(each, "val", None) for each in used)]
+    if not any(each is one for each in used for one in rows) and any(
+        np.shape(each)[:1] == (num_rows,) for each in held
+    ):
         warnings.warn(
-            "`log_likelihood(position, row)` never uses its row: all rows have the same log ratio. Does it sum over "
-            "data of its own? It is for ONE row, and tallchain adds the rows up.",
+            f"`log_likelihood(position, row)` never uses its row, and holds an array of {num_rows:,} rows. Does it sum "
+            "over all data? It is for ONE row, and tallchain adds the rows up: every row would count as all of them.",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -189,7 +189,7 @@ def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int)
     is_each = are_scalars(kernel, jax.tree.map(lambda leaf: leaf[0], initial))
     lengths = {len(leaf) for leaf in leaves}
     if lengths != {num_chains}:
-        if is_each and not is_one and len(lengths) == 1:
+        if is_each and not is_one and len(lengths) == 1 and any(leaf.ndim > 1 for leaf in leaves):
             raise ValueError(
                 f"`sample(initial=..., num_chains={num_chains})`: the initial position looks like {lengths.pop()} "
                 f"positions, one for each of as many chains. Set `num_chains` to their number, or give {num_chains}."
