@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 
 import jax
@@ -10,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Shuffled, Trace, prepare, sample
+from tallchain import Barker, MetropolisHastings, Posterior, RandomWalk, Schedule, Shuffled, Trace, prepare, sample
 from tallchain.functions import Function, shared
 
 ROWS = np.random.default_rng(1).normal(size=200).astype(np.float32)
@@ -26,7 +28,7 @@ def log_likelihood(t: jax.Array, row: jax.Array) -> jax.Array:
 
 
 def run(posterior: Posterior, **options) -> Trace:
-    kernel = MetropolisHastings(posterior, Shuffled(ROWS, 50), proposal=RandomWalk(0.2))
+    kernel = MetropolisHastings(posterior, Shuffled(ROWS, 50), proposal=RandomWalk(0.2), acceptance=Barker())
     options = {"num_chains": 2, "scan": 0, "progress": False} | options
     return sample(jax.random.key(0), kernel, jnp.float32(centre), 40, **options)
 
@@ -116,3 +118,27 @@ def test_a_part_survives_a_trip_through_jax() -> None:
 def test_a_flat_prior_may_be_a_plain_number(flat: float) -> None:
     trace = run(Posterior(lambda t: flat, lambda t, row: -((row - t) ** 2)))
     assert np.isfinite(trace.position).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: copy.deepcopy(Posterior(log_prior, log_likelihood, 2.0)),
+        lambda: pickle.loads(pickle.dumps(Posterior(log_prior, log_likelihood, 2.0))),
+        lambda: jax.jit(lambda k: Posterior(log_prior, log_likelihood, k))(2.0),
+        jax.jit(lambda: Posterior(log_prior, log_likelihood, jnp.float32(2.0))),
+        lambda: jax.tree.map(
+            lambda leaf: leaf[0], jax.vmap(lambda k: Posterior(log_prior, log_likelihood, k))(jnp.ones(3))
+        ),
+    ],
+    ids=["deepcopy", "pickle", "jit", "jit of nothing", "vmap"],
+)
+def test_copies_and_parts_made_in_programs_keep_their_functions(make) -> None:
+    posterior = make()
+    gc.collect()
+    again = jax.tree.map(lambda leaf: leaf, posterior)
+    assert float(jax.jit(lambda p, t: p.log_prior(t))(again, jnp.float32(1.0))) == -50
+
+
+def test_shared_functions_stay_shared_when_pickled() -> None:
+    assert pickle.loads(pickle.dumps(shared(log_prior))) is shared(log_prior)

@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.core import Tracer
 
 
 class Function:
@@ -39,12 +41,26 @@ class Function:
         name = getattr(self.function, "__name__", None)
         return repr(self.function) if name is None else name
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self  # as functions are
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (shared if shared(self.function) is self else Function), (self.function,)
+
 
 class Handle:
-    """Stands for a `Function` in the structure of a pytree, which JAX's caches keep: they do not keep the function."""
+    """Stands for a `Function` in the structure of a pytree, which JAX's caches keep: they do not keep the function.
+
+    Of a part made inside `jit`, `vmap` and the like nothing but the structure comes out: there it does keep it.
+    """
 
     def __init__(self, function: Function) -> None:
         self._function = weakref.ref(function)
+        self._kept = function if isinstance(lax.full((), 0), Tracer) else None
+
+    def keep(self) -> None:
+        """Keep the function."""
+        self._kept = self.get()
 
     def get(self) -> Function:
         """Return the function."""

@@ -15,8 +15,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def catch_interrupt() -> Generator[threading.Event]:
     """Turn the first Ctrl-C or SIGTERM into an event; the second raises KeyboardInterrupt.
 
-    Python lets the main thread alone have handlers. A handler that was not installed from Python stays in place: it
-    could not be put back.
+    Python lets the main thread alone have handlers. Signals that are ignored stay ignored, a SIGTERM handler of the
+    user's stays in place, and so does a handler that was not installed from Python: it could not be put back.
     """
     interrupted = threading.Event()
 
@@ -27,7 +27,11 @@ def catch_interrupt() -> Generator[threading.Event]:
 
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in _SIGNALS} if is_main else {}
-    ours = {number: handler for number, handler in before.items() if handler is not None}
+    ours = {
+        number: handler
+        for number, handler in before.items()
+        if handler == signal.SIG_DFL or (number == signal.SIGINT and handler not in (None, signal.SIG_IGN))
+    }
     for number in ours:
         signal.signal(number, on_interrupt)
     try:

@@ -18,11 +18,14 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
 
     The keys of a dict come in the order of the dict; JAX would sort them.
     """
-    return {_name(path): leaf for path, leaf in _walk(tree, ())}
+    return _by_name(_walk(tree, ()))
 
 
-def _name(path: tuple[Any, ...]) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".") or "position"
+def _by_name(leaves: list[tuple[tuple[Any, ...], Any]]) -> dict[str, Any]:
+    named = {jax.tree_util.keystr(path, simple=True, separator=".") or "position": leaf for path, leaf in leaves}
+    if len(named) < len(leaves):  # as for {"a": {"b": ...}, "a.b": ...}
+        named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    return named
 
 
 def _walk(tree: PyTree, path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]]:
@@ -55,7 +58,7 @@ def coordinates(name: str, shape: tuple[int, ...], names: Names) -> list[str]:
 
 def all_coordinates(tree: PyTree, names: Names) -> tuple[list[str], list[str]]:
     """Name the coordinates of draws (chain, draw, ...): in JAX's order of a flattened position, and in the user's."""
-    theirs = {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    theirs = _by_name(jax.tree_util.tree_leaves_with_path(tree))
     orders = (theirs, named_leaves(tree))
     flat, own = (
         [label for name, leaf in of.items() for label in coordinates(name, np.shape(leaf)[2:], names)] for of in orders

@@ -25,7 +25,7 @@ from tallchain.recorder import Recorder
 from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
 from tallchain.settings import settings_of
-from tallchain.surrogates.residual import digits
+from tallchain.surrogates.residual import digits, needs_float64
 from tallchain.trace import Trace
 from tallchain.types import Array, PyTree, Surrogate, brief, is_whole, replace
 
@@ -79,9 +79,11 @@ def sample(
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
     recorder = Recorder(kernel.source.population.total, num_chains, num_samples, num_warmup)
+    positions = _one_per_chain(kernel, initial, num_chains)
+    least = schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
+    if least is not None:
+        kernel = replace(kernel, in_float64=needs_float64(kernel.source.population.num_rows, least))
     with catch_interrupt() as interrupt, digits(kernel.in_float64):
-        positions = _one_per_chain(kernel, initial, num_chains)
-        schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
         check_start(schedule.at(kernel, jnp.int32(0)), positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
         lanes = lockstep.start(kernel, schedule, keys, positions)

@@ -47,8 +47,9 @@ class Schedule:
             kernel = kernel.tempered(jnp.asarray(self.temperature(draw), jnp.result_type(float)))
         return kernel if self.scale is None else kernel.scaled(self.scale(draw))
 
-    def check(self, kernel: MetropolisHastings, position: PyTree, num_draws: int) -> None:
-        """Refuse values that are wrong at any of up to a thousand draws of the run."""
+    def check(self, kernel: MetropolisHastings, position: PyTree, num_draws: int) -> float | None:
+        """Refuse values that are wrong at any of up to a thousand draws of the run; return the lowest temperature."""
+        least = None
         draws = np.unique(np.linspace(0, num_draws - 1, 1000).astype(np.int32))
         if self.temperature is not None:
             for draw, value in _values("temperature", self.temperature, draws):
@@ -56,8 +57,9 @@ class Schedule:
                     raise ValueError(
                         f"`Schedule(temperature=...)` must be one positive number; got {brief(value)} at draw {draw}."
                     )
+                least = min(float(value), least or float(value))
         if self.scale is None:
-            return
+            return least
         if not isinstance(kernel.proposal, ScaledProposal):
             raise TypeError(
                 f"`Schedule(scale=...)` needs a proposal with a scale; {type(kernel.proposal).__name__} has none."
@@ -67,6 +69,7 @@ class Schedule:
                 kernel.proposal.with_scale(value).check(position)
             except ValueError as error:
                 raise ValueError(f"`Schedule(scale=...)` at draw {draw}: {error}") from error
+        return least
 
 
 def _values(name: str, function: Callable[[Array], PyTree], draws: np.ndarray) -> list[tuple[int, PyTree]]:

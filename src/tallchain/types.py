@@ -88,8 +88,12 @@ def is_whole(value: Any, least: int) -> bool:
 
 
 def brief(value: Any) -> str:
-    """Quote a value in an error: its repr, on one line and cut where that is long."""
-    text = repr(value)
+    """Quote a value in an error: its repr, cut where that is long."""
+    return cut(repr(value))
+
+
+def cut(text: str) -> str:
+    """Bring a long text onto one line, and cut it."""
     return text if len(text) <= _LONGEST_QUOTE else " ".join(text.split())[:_LONGEST_QUOTE] + " ..."
 
 

@@ -103,6 +103,8 @@ class Combined:
         read = jnp.where(is_fresh, 0, evidence.count)
         plan = jnp.where(is_due & ~is_decided, read + due.ask.rows, memory.plan)
         rows = jnp.minimum(jnp.maximum(-(-plan // self.looks), self.appetite(population)), plan - read)
+        if population.repeats:  # a census is not read in parts: random rows foresee other random rows
+            rows = jnp.where(plan >= population.num_rows, population.num_rows, rows)
         known = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), due.memory, memory.barker)
         fresh = Ask(rows, census=population.repeats & (rows >= population.num_rows), fresh=True)
         ask = choose_ask(is_fresh, fresh, add_rows(rows, evidence, population))
@@ -124,7 +126,7 @@ class Combined:
         # The variance of other rows: that of the same ones would stop where it is small, which skewed rows do not do
         # on both sides alike.
         rest = barker.pilot.variance * _gap(evidence.count, memory.plan)
-        return margin, jnp.abs(margin) > t * jnp.sqrt(rest)
+        return margin, (jnp.abs(margin) > t * jnp.sqrt(rest)) & jnp.isfinite(evidence.squares)
 
 
 def _extrapolated(evidence: Moments | SkewMoments, plan: Array) -> Moments | SkewMoments:

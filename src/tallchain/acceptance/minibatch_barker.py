@@ -157,7 +157,8 @@ class MinibatchBarker:
         reading = self.read(memory, evidence, population)
         exact = has_read_all(evidence, population)
         noise = jnp.where(exact, logistic(memory.noise.bits), self.tables.total(memory.noise, reading))
-        is_decided = exact | (self._is_enough(memory.pilot, reading) & self._is_within_bound(evidence, population))
+        is_enough = self._is_enough(memory.pilot, reading) & self._is_within_bound(evidence, population)
+        is_decided = exact | (is_enough & jnp.isfinite(evidence.squares))
         if self.stopping == "growth":
             pilot, ask = memory.pilot, add_rows(self.appetite(population), evidence, population)
         else:
@@ -251,8 +252,9 @@ class MinibatchBarker:
     def _fresh_rows(self, pilot: Pilot, population: Population) -> Array:
         """n1, by the pilot."""
         if self.stopping == "stein":  # at least half the pilot again, else most of the weight could fall on one row
-            rows = rows_for(pilot.variance, self.sigma**2, population) + 1
-            return jnp.maximum(rows - pilot.count, (pilot.count + 1) // 2)
+            rows = rows_for(pilot.variance, self.sigma**2, population)
+            fresh = jnp.maximum(rows + 1 - pilot.count, (pilot.count + 1) // 2)
+            return jnp.where(rows >= population.num_rows, population.num_rows, fresh)
         rows = rows_for(pilot.variance, self.sigma**2, population)
         if not self.skew:
             return rows

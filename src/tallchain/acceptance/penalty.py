@@ -14,6 +14,7 @@ from tallchain.acceptance.evidence import (
     add_rows,
     batch_rows,
     check_batch,
+    choose_ask,
     first_rows,
     has_read_all,
     share_left,
@@ -102,8 +103,11 @@ class Penalty:
         pilot = jax.tree.map(lambda old, new: jnp.where(memory.pilot.is_over, old, new), memory.pilot, first)
         rows = rows_for_skew(first, _MOST_SKEW, population, of_same_rows=self.stopping == "fresh")
         rows = jnp.maximum(rows, rows_for(first.variance, self.max_sd**2, population))
-        ask = ask_fresh(rows, first, population)
-        return Judgement(memory._replace(pilot=pilot), ask, exact | memory.pilot.is_over, is_accepted)
+        # Fresh rows that overflow, after a pilot that did not: then all rows.
+        is_over = memory.pilot.is_over
+        ask = choose_ask(is_over, add_rows(rows, evidence, population), ask_fresh(rows, first, population))
+        is_decided = exact | (is_over & jnp.isfinite(evidence.squares))
+        return Judgement(memory._replace(pilot=pilot), ask, is_decided, is_accepted)
 
     def chance(self, memory: _Memory, evidence: Any, population: Population) -> Array:
         """P(accept) given the rows on which the decision falls, u integrated out."""

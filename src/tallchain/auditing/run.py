@@ -132,7 +132,8 @@ def _check_numbers(
 
 def _check_trace(kernel: Any, trace: Any) -> None:
     if not isinstance(kernel, MetropolisHastings):
-        raise TypeError(f"`audit(kernel=...)` must be a MetropolisHastings(...); got {brief(kernel)}.")
+        hint = " A trace loses its kernel when it is pickled: give the one that made it." if kernel is None else ""
+        raise TypeError(f"`audit(kernel=...)` must be a MetropolisHastings(...); got {brief(kernel)}.{hint}")
     if not isinstance(trace, Trace):
         raise TypeError(f"`audit(trace=...)` must be a Trace, as from `sample(...)`; got {brief(trace)}.")
     if trace.is_accepted.size == 0:

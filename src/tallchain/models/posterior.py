@@ -29,7 +29,10 @@ class Posterior:
             function = getattr(self, name)
             if not callable(function):
                 raise TypeError(f"`Posterior({name}=...)` must be a function; got {type(function).__name__}.")
-            set_fields(self, **{name: as_function(function)})
+            function = as_function(function)
+            if is_traced(self.temperature):
+                function.handle.keep()
+            set_fields(self, **{name: function})
         if not is_traced(self.temperature) and not is_positive(self.temperature):
             raise ValueError(
                 "`Posterior(temperature=...)` must be a positive number, 1 for the posterior itself; "

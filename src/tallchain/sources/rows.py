@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallchain import frames
-from tallchain.types import Array, PyTree, is_traced, is_whole
+from tallchain.types import Array, PyTree, cut, is_traced, is_whole
 
 _WINDOW_BYTES = 2**18  # of data per window and chain: wide enough to stream, small enough for a thousand chains
 _NARROWEST, _WIDEST = 128, 8192
@@ -40,7 +40,10 @@ def take_data(call: str, data: PyTree) -> tuple[PyTree, int]:
         raise ValueError(f"`{call}(data=...)` must have the same number of rows in every array; got {_shapes(leaves)}.")
     wrong = ", ".join(f"{name}: {leaf.dtype}" for name, leaf in leaves if leaf.dtype.kind not in "biufc")
     if wrong:
-        raise TypeError(f"`{call}(data=...)` must hold numbers; got {wrong}. Encode text as numbers first.")
+        raise TypeError(
+            f"`{call}(data=...)` must hold numbers; got {cut(wrong)}. Encode text as numbers first, and convert "
+            "objects that are numbers with `.astype(float)`."
+        )
     num_rows = len(leaves[0][1])
     if num_rows == 0:
         raise ValueError(f"`{call}(data=...)` must hold at least one row; got {_shapes(leaves)}.")
@@ -85,6 +88,18 @@ def on_host(leaf: Any) -> np.ndarray | None:
 
 
 def _arrays(call: str, leaf: Any) -> PyTree:
+    if isinstance(leaf, np.ma.MaskedArray):
+        masked = int(np.ma.count_masked(leaf))
+        if masked:
+            raise ValueError(
+                f"`{call}(data=...)` must have no missing values; got a masked array with {masked:,} entries masked. "
+                "Fill in or drop missing values first."
+            )
+        leaf = leaf.data
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iufc":
+        # In this machine's order of bytes, which is what JAX knows; and no longer than 64 bits.
+        kept = np.dtype(float) if leaf.dtype == np.longdouble else leaf.dtype.newbyteorder("=")
+        return leaf.astype(kept, copy=False)
     if isinstance(leaf, jax.Array | np.ndarray):
         return leaf
     if frames.is_frame(leaf):
@@ -156,7 +171,7 @@ def _blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _shapes(leaves: list[tuple[str, Any]]) -> str:
-    return ", ".join(f"{name}: shape {leaf.shape}" for name, leaf in leaves)
+    return cut(", ".join(f"{name}: shape {leaf.shape}" for name, leaf in leaves))
 
 
 # ---- windows -----------------------------------------------------------------------------------
