@@ -49,6 +49,7 @@ def test_normal_approximations_are_right_for_the_normal_mean() -> None:
 # ---- the samplers ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_default_is_calibrated_on_a_normal_mean_and_hot_chains_are_not() -> None:
     assert is_calibrated(run("normal mean", DEFAULT, **FEW).ranks)
     assert not is_calibrated(run("normal mean", DEFAULT, _hot, **FEW).ranks)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallchain.functions import Function
+
 if TYPE_CHECKING:
     from tallchain.kernel import MetropolisHastings
 
@@ -79,7 +81,7 @@ def _plain(value: Any) -> str:
 
 def name_of(function: Any) -> str:
     """Return the name of a function, or what an object that is called like one says of itself."""
-    function = inspect.unwrap(function)
+    function = inspect.unwrap(function.function if isinstance(function, Function) else function)
     if isinstance(function, functools.partial):
         return f"{name_of(function.func)} (partial)"
     code = getattr(function, "__code__", None)

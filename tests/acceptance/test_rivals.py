@@ -261,7 +261,7 @@ DESIGNED = {
 }
 TARGETS = {name: partial(make, ROWS) for name, make in SCENARIOS.items()} | {"mixture": mixture}
 # One setting of each test in `make test`, all of them on all targets in `make test-slow`.
-QUICK = {("normal mean", "austere conservative"), ("normal mean", "confidence")}
+QUICK = {("normal mean", "austere conservative")}
 PROMISES = [
     pytest.param(name, target, marks=[] if (target, name) in QUICK else pytest.mark.slow)
     for name in DESIGNED
@@ -276,6 +276,7 @@ def test_disagrees_no_more_than_designed(name: str, target: str) -> None:
     assert share <= error + limit * np.sqrt(error * (1 - error))
 
 
+@pytest.mark.slow
 def test_disagreement_check_refuses_a_range_that_is_too_small() -> None:
     """One row in 200 carries everything: most batches see none of them, and only the range tells."""
     rows = np.where(np.arange(4_000) % 200 == 0, -200.0, 0.0).astype(np.float32)
@@ -338,6 +339,7 @@ def test_disagreement_check_refuses_a_broken_test(wrong: dict[str, Any]) -> None
     assert share > 0.1 + limit * 0.3
 
 
+@pytest.mark.slow
 def test_disagreement_check_passes_the_same_wrapper_unbroken() -> None:
     share, limit = share_of_disagreements(_Broken(Austere(0.01, batch=10), redraw=False, factor=1.0))
     assert share <= 0.1 + limit * 0.3

@@ -12,6 +12,9 @@ TINY = experiment.Config(rows=20_000, chains=32, draws=60, seed=SEED)
 _TESTED = ("printed", "variance", "growth")
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def result() -> experiment.Result:
     with pytest.MonkeyPatch.context() as patch:
