@@ -46,3 +46,18 @@ def test_other_threads_have_no_handlers() -> None:
     thread.start()
     thread.join()
     assert raised == []
+
+
+def test_an_ignored_signal_stays_ignored_and_a_handler_for_sigterm_in_place() -> None:
+    """As for a script in the background of a shell, and one that cleans up after itself."""
+    called = []
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN), signal.signal(signal.SIGTERM, lambda *_: called.append(1))
+    try:
+        with catch_interrupt() as interrupt:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+            assert not interrupt.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+    assert called == [1]

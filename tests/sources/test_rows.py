@@ -133,3 +133,23 @@ def test_fingerprints_tell_arrays_apart() -> None:
 
 def test_row_bytes_are_jaxs() -> None:
     assert row_bytes({"x": np.zeros((5, 3)), "y": np.zeros(5, bool)}) == 13
+
+
+def test_masked_entries_are_missing_values() -> None:
+    values = np.ma.masked_array(np.arange(6.0), mask=[0, 1, 0, 0, 1, 0])
+    with pytest.raises(ValueError, match="masked array with 2 entries masked"):
+        take_data("Shuffled", {"x": values})
+    taken, _ = take_data("Shuffled", np.ma.masked_array(np.arange(6.0)))
+    assert type(taken) is np.ndarray
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4", np.longdouble])
+def test_numbers_in_a_foreign_order_of_bytes_are_taken(dtype: Any) -> None:
+    source = tc.WithReplacement(np.arange(6).astype(dtype), 2)
+    np.testing.assert_array_equal(source.data, np.arange(6))
+
+
+def test_a_list_of_many_numbers_is_quoted_in_brief() -> None:
+    with pytest.raises(ValueError, match=r"must be an array.*\.\.\.") as caught:
+        take_data("Shuffled", [1.0] * 10_000)
+    assert len(str(caught.value)) < 500

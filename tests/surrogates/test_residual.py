@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallchain import MetropolisHastings, Posterior, Shuffled, audit, prepare, sample
+from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Shuffled, audit, prepare, sample
 from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.residual import digits, needs_float64, residual
 
@@ -84,3 +84,13 @@ def test_sums_over_so_many_rows_are_in_float64() -> None:
     logits = x @ at.astype(float)
     assert found.value == pytest.approx(np.sum(LABELS * logits - np.logaddexp(0, logits)), rel=1e-13)
     np.testing.assert_allclose(found.gradient, x.T @ (LABELS - 1 / (1 + np.exp(-logits))), rtol=1e-10)
+
+
+def test_a_schedule_that_cools_tells_its_lowest_temperature() -> None:
+    """By which `sample` settles whether the run needs float64."""
+    kernel = MetropolisHastings(Posterior(lambda t: 0.0, log_likelihood), Shuffled(DATA, 50), proposal=RandomWalk(0.1))
+    cooling = Schedule(temperature=lambda draw: jnp.where(draw < 3, 5.0, 2e-5))
+    least = cooling.check(kernel, jnp.zeros(3), 10)
+    assert least == pytest.approx(2e-5)
+    assert needs_float64(2000, least)
+    assert Schedule().check(kernel, jnp.zeros(3), 10) is None
