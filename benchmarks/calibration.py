@@ -29,6 +29,7 @@ from scipy.special import ndtri
 import tallchain as tc
 from benchmarks.measure import load, save
 from tallchain.acceptance import Austere, Confidence, MinibatchBarker, Penalty
+from tallchain.functions import shared
 from tallchain.kernel import Trial, where
 from tallchain.models.likelihoods import (
     LinearLogLikelihood,
@@ -87,7 +88,7 @@ class SpanBound:
 
 
 def _posterior(prior_sd: float, log_likelihood: Any, temperature: float = 1.0) -> tc.Posterior:
-    return tc.Posterior(NormalLogPrior(prior_sd), log_likelihood, temperature)
+    return tc.Posterior(shared(NormalLogPrior(prior_sd)), shared(log_likelihood), temperature)
 
 
 _NOISE_SD = 2.0

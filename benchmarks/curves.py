@@ -17,6 +17,7 @@ from jax import random as jr
 import tallchain as tc
 from benchmarks.measure import load, save
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
+from tallchain.functions import shared
 from tallchain.proposals import Fixed
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -66,7 +67,7 @@ def measure() -> dict[str, Any]:
     random = np.random.default_rng(SEED)
     rows = random.standard_normal(ROWS)
     data = (np.sqrt(NEEDED) * (rows - rows.mean()) / rows.std()).astype(np.float32)
-    posterior = tc.Posterior(jnp.zeros_like, jnp.multiply, temperature=ROWS)
+    posterior = tc.Posterior(shared(jnp.zeros_like), shared(jnp.multiply), temperature=ROWS)
     results = {}
     for name, test in TESTS.items():
         kernel = tc.MetropolisHastings(

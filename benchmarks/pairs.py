@@ -19,6 +19,7 @@ from jax import random as jr
 import tallchain as tc
 from benchmarks.measure import save
 from tallchain.acceptance import MinibatchBarker, Penalty
+from tallchain.functions import shared
 from tallchain.proposals import Fixed
 from tallchain.types import Array
 
@@ -58,7 +59,7 @@ def laws() -> dict[str, np.ndarray]:
 def kernel_of(rows: np.ndarray, needed: float, acceptance: Any) -> tc.MetropolisHastings:
     """Rows whose mean over `needed` of them has variance 1; K = N, so that Lambda_i is the row."""
     data = (np.sqrt(needed) * rows).astype(np.float32)
-    posterior = tc.Posterior(jnp.zeros_like, jnp.multiply, temperature=len(data))
+    posterior = tc.Posterior(shared(jnp.zeros_like), shared(jnp.multiply), temperature=len(data))
     source = tc.WithReplacement(data, BATCH)
     return tc.MetropolisHastings(posterior, source, proposal=Fixed(jnp.ones(())), acceptance=acceptance)
 

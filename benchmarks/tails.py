@@ -14,6 +14,7 @@ import numpy as np
 
 import tallchain as tc
 from benchmarks.measure import save
+from tallchain.functions import shared
 from tallchain.types import Array
 
 ROWS, WEIGHT, STEP, BATCH, SEED = 300_000, 10.0, 0.5, 100, 0
@@ -49,7 +50,7 @@ def laws() -> dict[str, np.ndarray]:
 
 
 def measure(rows: np.ndarray) -> dict[str, Any]:
-    posterior = tc.Posterior(log_prior, log_likelihood, ROWS / WEIGHT)
+    posterior = tc.Posterior(shared(log_prior), shared(log_likelihood), ROWS / WEIGHT)
     kernel = tc.MetropolisHastings(posterior, tc.Shuffled(rows, BATCH), proposal=tc.RandomWalk(STEP))
     start = np.float32(rows.mean(dtype=np.float64) * WEIGHT / (WEIGHT + 0.25))
     options: dict[str, Any] = {"num_chains": CHAINS, "num_warmup": WARMUP, "scan": PROPOSALS, "progress": False}

@@ -44,6 +44,7 @@ from scipy.special import ndtr, ndtri
 from tallchain.acceptance import Austere, Confidence, MinibatchBarker, Penalty
 from tallchain.acceptance.austere_design import Design, conservative, sequential_error
 from tallchain.experiments.common import Progress, versions
+from tallchain.functions import shared
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.models.posterior import Posterior
@@ -572,7 +573,7 @@ class WorstCase:
         x = self.x.astype(np.float32)
         source = WithReplacement(x, BATCH) if contender.repeats else Shuffled(x, BATCH)
         kernel = MetropolisHastings(
-            Posterior(log_prior, log_likelihood, temperature),
+            Posterior(shared(log_prior), shared(log_likelihood), temperature),
             source,
             proposal=RandomWalk(step / math.sqrt(num_rows)),
             acceptance=contender.make(design),
