@@ -56,6 +56,20 @@ def coordinates(name: str, shape: tuple[int, ...], names: Names) -> list[str]:
     return [name + (str(list(index)) if index else "") for index in np.ndindex(shape)]
 
 
+def labels_of(posterior: Any, position: PyTree) -> dict[str, tuple[str, ...]]:
+    """Return a posterior's labels for the entries of vectors, or say which do not fit the position."""
+    labels = dict(getattr(posterior, "names", ()))
+    leaves = named_leaves(position)
+    for name, of in labels.items():
+        shape = np.shape(leaves[name]) if name in leaves else None
+        if shape != (len(of),):
+            what = f"a position of {', '.join(leaves)}" if shape is None else f"a position with shape {shape} there"
+            raise ValueError(
+                f'`Posterior(names=...)` must label vectors of the position: "{name}" has {len(of)} labels; got {what}.'
+            )
+    return labels
+
+
 def all_coordinates(tree: PyTree, names: Names) -> tuple[list[str], list[str]]:
     """Name the coordinates of draws (chain, draw, ...): in JAX's order of a flattened position, and in the user's."""
     theirs = _by_name(jax.tree_util.tree_leaves_with_path(tree))

@@ -21,6 +21,7 @@ from tallchain.faults import SamplingError, warn_of
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
+from tallchain.names import labels_of
 from tallchain.recorder import Recorder
 from tallchain.scan import scan as scan_rows
 from tallchain.schedule import Schedule
@@ -80,7 +81,9 @@ def sample(
     num_draws = num_warmup + num_samples
     recorder = Recorder(kernel.source.population.total, num_chains, num_samples, num_warmup)
     positions = _one_per_chain(kernel, initial, num_chains)
-    least = schedule.check(kernel, jax.tree.map(lambda leaf: leaf[0], positions), num_draws)
+    one = jax.tree.map(lambda leaf: leaf[0], positions)
+    recorder.facts["names"] = labels_of(kernel.posterior, one)
+    least = schedule.check(kernel, one, num_draws)
     if least is not None:
         kernel = replace(kernel, in_float64=needs_float64(kernel.source.population.num_rows, least))
     with catch_interrupt() as interrupt, digits(kernel.in_float64):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tallchain.functions import as_function
-from tallchain.types import Array, PyTree, is_positive, is_traced, part, set_fields, static
+from tallchain.types import Array, PyTree, brief, is_positive, is_traced, part, set_fields, static
 
 
 @part
@@ -16,6 +17,8 @@ class Posterior:
         log_prior: log p0(position), a scalar.
         log_likelihood: log p(row | position) for ONE row, a scalar; rows and positions are arbitrary pytrees.
         temperature: K; 1 is the Bayesian posterior, larger K flattens the likelihood.
+        names: labels for the entries of a position that is a vector, or by name for those vectors of a dict or record
+            that shall have some; summary, audit and DataTree use them.
 
     Programs are compiled for one `Posterior`. Make a new one after a change to a global that its functions read.
     """
@@ -23,6 +26,7 @@ class Posterior:
     log_prior: Callable[[PyTree], Array] = static()
     log_likelihood: Callable[[PyTree, PyTree], Array] = static()
     temperature: Array | float = 1.0
+    names: Any = static(())
 
     def __post_init__(self) -> None:
         for name in ("log_prior", "log_likelihood"):
@@ -38,3 +42,24 @@ class Posterior:
                 "`Posterior(temperature=...)` must be a positive number, 1 for the posterior itself; "
                 f"got {self.temperature!r}."
             )
+        set_fields(self, names=labelled(self.names))
+
+
+def labelled(names: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return labels by name of the vector, as pairs: the structure of a part must be hashable."""
+    given = [("position", names)]
+    if isinstance(names, Mapping):
+        given = list(names.items())
+    elif isinstance(names, tuple) and all(isinstance(pair, tuple) for pair in names):  # as this function returns them
+        given = list(names)
+    labels = tuple((name, tuple(of.tolist() if hasattr(of, "tolist") else of)) for name, of in given if _is_list(of))
+    if len(labels) < len(given) or not all(isinstance(label, str) for _, of in labels for label in of):
+        raise TypeError(
+            '`Posterior(names=...)` must be the labels of a vector, such as ("age", "height"), or a dict of them such '
+            f'as {{"slopes": ("age", "height")}}; got {brief(names)}.'
+        )
+    return labels
+
+
+def _is_list(labels: Any) -> bool:
+    return isinstance(labels, list | tuple) or getattr(labels, "ndim", 0) == 1  # arrays, the columns of a frame

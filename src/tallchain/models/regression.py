@@ -38,16 +38,20 @@ class Regression(NamedTuple):
     """Of the coefficients, where the features are a frame: its columns, after "(intercept)" if there is one."""
 
 
-def _posterior(log_prior: Any, log_likelihood: Any, temperature: float) -> Posterior:
-    """The functions read nothing but their arguments: a second data set compiles nothing again."""
-    return Posterior(shared(log_prior), shared(log_likelihood), temperature)
-
-
 def _regression(
-    posterior: Posterior, made: Design, bound: RangeBound | None = None, start: PyTree = None
+    made: Design,
+    log_prior: Any,
+    log_likelihood: Any,
+    temperature: float,
+    *,
+    bound: RangeBound | None = None,
+    start: PyTree = None,
 ) -> Regression:
-    x = made.data["x"]
+    x, names = made.data["x"], made.names or ()
     start = np.zeros(x.shape[1], np.float32) if start is None else start
+    labels = {"coefficients": names} if names and isinstance(start, dict) else names
+    # The functions read nothing but their arguments: a second data set compiles nothing again.
+    posterior = Posterior(shared(log_prior), shared(log_likelihood), temperature, labels)
     return Regression(posterior, made.data, bound, RangeBound.PASSES * len(x) if bound else 0, start, made.names)
 
 
@@ -72,8 +76,8 @@ def logistic_regression(
     """
     call = "logistic_regression"
     made = design(call, features, labels(call, outcomes), intercept)
-    posterior = _posterior(prior(call, prior_sd), logistic_log_likelihood, temperature)
-    return _regression(posterior, made, RangeBound.of(made.data["x"]) if check_switch(call, "bound", bound) else None)
+    limit = RangeBound.of(made.data["x"]) if check_switch(call, "bound", bound) else None
+    return _regression(made, prior(call, prior_sd), logistic_log_likelihood, temperature, bound=limit)
 
 
 def probit_regression(
@@ -95,7 +99,7 @@ def probit_regression(
     """
     call = "probit_regression"
     made = design(call, features, labels(call, outcomes), intercept)
-    return _regression(_posterior(prior(call, prior_sd), probit_log_likelihood, temperature), made)
+    return _regression(made, prior(call, prior_sd), probit_log_likelihood, temperature)
 
 
 def poisson_regression(
@@ -117,7 +121,7 @@ def poisson_regression(
     """
     call = "poisson_regression"
     made = design(call, features, counts(call, outcomes), intercept)
-    return _regression(_posterior(prior(call, prior_sd), poisson_log_likelihood, temperature), made)
+    return _regression(made, prior(call, prior_sd), poisson_log_likelihood, temperature)
 
 
 def linear_regression(
@@ -151,7 +155,7 @@ def linear_regression(
     made = design(call, features, numbers(call, outcomes), intercept)
     log_prior = prior(call, prior_sd)
     if noise_sd is not None:
-        return _regression(_posterior(log_prior, LinearLogLikelihood(float(noise_sd)), temperature), made)
+        return _regression(made, log_prior, LinearLogLikelihood(float(noise_sd)), temperature)
     y = made.data["y"]
     sd, size = float(np.std(y, dtype=np.float64)), math.sqrt(np.mean(np.square(y, dtype=np.float64)))
     if sd == 0:
@@ -159,9 +163,8 @@ def linear_regression(
             f"`{call}(outcomes=...)` must differ for the noise to be estimated; got {y[0]:g} for every row. Give "
             "`noise_sd` if you know it."
         )
-    posterior = _posterior(LinearLogPrior(log_prior, math.log(sd)), linear_log_likelihood, temperature)
     start = {
         "coefficients": np.zeros(made.data["x"].shape[1], np.float32),
         "log_noise_sd": np.float32(math.log(size)),  # the best noise for coefficients of 0
     }
-    return _regression(posterior, made, start=start)
+    return _regression(made, LinearLogPrior(log_prior, math.log(sd)), linear_log_likelihood, temperature, start=start)
