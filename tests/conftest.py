@@ -1,8 +1,11 @@
 """Shared by all tests: the seed, and its override; and how programs are compiled."""
 
+import gc
 import os
 import signal
 from importlib.metadata import version
+
+gc.set_threshold(100_000, 50, 100)  # JAX makes many objects that live long: a tenth of the time of the tests
 
 SEED = int(os.environ.get("TALLCHAIN_TEST_SEED", "20170811"))
 

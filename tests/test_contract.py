@@ -15,7 +15,7 @@ from tallchain.types import replace
 CHAINS, DRAWS, WARMUP = 3, 23, 4
 # The engine knows no test: in `make test` every test meets one source, and every source the tests that ask for all it
 # can do; the rest of the product is for `make test-slow`.
-EVERY_SOURCE = ("metropolis", "minibatch", "austere designed")
+EVERY_SOURCE = ("minibatch",)
 COMBINATIONS = [
     pytest.param(name, source, marks=[] if name in EVERY_SOURCE or source == "windows" else [pytest.mark.slow])
     for name in ACCEPTANCE
@@ -106,14 +106,14 @@ EXTREMES = {
 }
 
 
-# Rows that repeat never run out; elsewhere two tests stand for the others in `make test`.
+# Rows that repeat never run out; the rest of the product is for `make test-slow`.
 @pytest.mark.parametrize(
     ("acceptance", "source"),
     [
         pytest.param(name, source, marks=[] if is_quick else [pytest.mark.slow])
         for name in ACCEPTANCE | SETTINGS
         for source in SOURCES
-        for is_quick in [source == "with replacement" or (source == "row by row" and name in ("minibatch", "penalty"))]
+        for is_quick in [source == "with replacement" and (name in ACCEPTANCE or name.endswith(("growth", "stein")))]
     ],
 )
 def test_every_decision_ends_whatever_the_rows(acceptance: str, source: str, key: jax.Array) -> None:

@@ -117,6 +117,7 @@ def test_agrees_with_simulated_walks(walk: tuple) -> None:
     assert np.abs(z_scores(simulate_walk(*walk), sequential_error(*walk))).max() < Z_LIMIT
 
 
+@pytest.mark.slow
 def test_agrees_with_simulated_walks_of_twenty_thousand_looks() -> None:
     walk = (1_000_000, 50, 0.01, 1.0)
     assert np.abs(z_scores(simulate_walk(*walk), sequential_error(*walk))).max() < Z_LIMIT
@@ -230,7 +231,9 @@ def test_designs_are_those_of_brute_force(num_rows: int, error: float) -> None:
     assert conservative(num_rows, error) == expected[0]
 
 
-@pytest.mark.parametrize(("num_rows", "error"), [(2000, 0.02), (13_000, 0.1), (100_000, 0.2)])
+@pytest.mark.parametrize(
+    ("num_rows", "error"), [(2000, 0.02), (13_000, 0.1), pytest.param(100_000, 0.2, marks=pytest.mark.slow)]
+)
 def test_designs_keep_the_bound(num_rows: int, error: float) -> None:
     designs = nonconservative(num_rows, error)
     for i in range(0, designs.mu_std.size, 5):
@@ -251,6 +254,7 @@ def test_designs_are_looked_up_by_the_nearest_entry() -> None:
     assert designs.at(-1e9) == designs.at(MAX_MU_STD)
 
 
+@pytest.mark.slow
 def test_a_million_rows_are_designed() -> None:
     assert conservative(1_000_000, 0.1) == (50, 0.001)
 

@@ -95,7 +95,7 @@ def turned(test: Combined, key: jax.Array, count: int = 20_000) -> float:
         late = test.judge(memory, evidence(400, 0.0, 400.0)._replace(mean=0.75 * mean + 0.25 * rest), POPULATION)
         return early.is_decided, early.is_decided & (early.is_accepted != late.is_accepted)
 
-    early, wrong = jax.vmap(one)(jr.split(key, count))
+    early, wrong = jax.jit(jax.vmap(one))(jr.split(key, count))
     assert 0.1 < float(early.mean()) < 0.9
     return float(wrong.mean())
 

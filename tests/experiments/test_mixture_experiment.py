@@ -140,6 +140,7 @@ def test_bins_of_draws() -> None:
     assert experiment._bin_of(draws).tolist() == [0, 1, 40 * 55 - 1, 40 * 55, 40 * 55]
 
 
+@pytest.mark.slow
 def test_the_authors_distances_are_from_the_posterior_with_its_prior(result: experiment.Result) -> None:
     found = result.of("MinibatchBarker.as_published_code()")
     targets = [experiment.Target(TINY.rows, TINY.batch, TINY.seed, is_flat) for is_flat in (False, True)]
