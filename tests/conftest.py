@@ -15,6 +15,11 @@ if os.environ.get("TALLCHAIN_TEST_COMPILE") == "quick":  # before JAX is importe
         flags.append("--xla_cpu_use_fusion_emitters=false")
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
 
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw")[2:]
+if WORKER and hasattr(os, "sched_setaffinity"):  # a core for each: threads that wait for each other take a sixth more
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(WORKER) % len(cores)]})
+
 import jax  # noqa: E402
 import pytest  # noqa: E402
 

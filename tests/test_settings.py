@@ -19,6 +19,8 @@ TARGET = normal_mean(4000)
 
 PROGRAM = """
 import os, jax, jax.numpy as jnp, numpy as np, tallchain as tc
+if hasattr(os, "sched_setaffinity"):  # the test has one core, and this shall have them all
+    os.sched_setaffinity(0, range(os.cpu_count()))
 rows = np.random.default_rng(1).normal(0.5, 1.0, 4000)
 def kernel(bad):
     def log_likelihood(t, x):

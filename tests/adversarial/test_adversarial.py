@@ -109,7 +109,7 @@ def one_large_row(num_rows: int = 1_000_000) -> np.ndarray:
 
 def test_one_row_that_carries_the_posterior_warns() -> None:
     """Without that row the posterior is elsewhere, which is where the chains go: only reading all rows can tell."""
-    rows = one_large_row(200_000)
+    rows = one_large_row(100_000)
     with pytest.warns(RuntimeWarning, match="A few rows carry the log ratio"):
         _, z = run(kernel_of(rows), rows)
     assert not agrees(z)  # it IS wrong: the warning is due

@@ -36,7 +36,7 @@ def test_quadrature_is_the_posterior_row_by_row() -> None:
 
 
 def test_quadrature_has_converged_and_covers_the_mass() -> None:
-    mixture = gaussian_mixture(5_000)
+    mixture = gaussian_mixture(2_000)
     coarse, fine = mixture.quadrature(points=121), mixture.quadrature(points=201, reach_1=(-3, 4), reach_2=(-4.5, 4.5))
     np.testing.assert_allclose(coarse.mean, fine.mean, atol=1e-5)
     np.testing.assert_allclose(coarse.covariance, fine.covariance, atol=1e-5)
