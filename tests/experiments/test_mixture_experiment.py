@@ -12,7 +12,7 @@ from tallchain.experiments import gaussian_mixture as experiment
 from tallchain.experiments import pictures, trials
 from tallchain.models.gaussian_mixture import Grid
 
-TINY = experiment.Config(rows=3000, draws=40, slow_draws=30, trials=2, seed=SEED)
+TINY = experiment.Config(rows=1000, draws=40, slow_draws=30, trials=2, seed=SEED)
 MEAN, SD = np.array([0.5, 0.2]), np.array([0.4, 0.6])
 
 
