@@ -106,14 +106,14 @@ EXTREMES = {
 }
 
 
-# Rows that repeat never run out; the rest of the product is for `make test-slow`.
+# Rows that repeat never run out; elsewhere two tests stand for the others in `make test`.
 @pytest.mark.parametrize(
     ("acceptance", "source"),
     [
         pytest.param(name, source, marks=[] if is_quick else [pytest.mark.slow])
         for name in ACCEPTANCE | SETTINGS
         for source in SOURCES
-        for is_quick in [source == "with replacement" and (name in ACCEPTANCE or name.endswith(("growth", "stein")))]
+        for is_quick in [source == "with replacement" or (source == "row by row" and name in ("minibatch", "penalty"))]
     ],
 )
 def test_every_decision_ends_whatever_the_rows(acceptance: str, source: str, key: jax.Array) -> None:

@@ -14,11 +14,12 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def test_snippets_run(tmp_path: Path) -> None:
-    """One after another, as a reader would, on fewer rows: in a Python of their own."""
+@pytest.mark.parametrize("num_rows", ["20_000", pytest.param("200_000", marks=pytest.mark.slow)])
+def test_snippets_run(num_rows: str, tmp_path: Path) -> None:
+    """One after another, as a reader would, in a Python of their own; in `make test-slow` on all rows."""
     snippets = "\n".join(re.findall(r"```python\n(.*?)```", README, re.DOTALL))
     assert "200_000" in snippets
-    (tmp_path / "readme.py").write_text(snippets.replace("200_000", "20_000"))
+    (tmp_path / "readme.py").write_text(snippets.replace("200_000", num_rows))
     command = [sys.executable, "-W", "error", "readme.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,6 @@ import tallchain as tc
 from scenarios import normal_vector
 from tallchain import settings
 from tallchain.models.likelihoods import NormalLogPrior
-from tallchain.names import all_coordinates
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,11 @@ def test_names_of_vectors_and_records(trace: tc.Trace) -> None:
     assert list(nested.variables()) == ["w.bias"]
 
 
-def test_parameters_come_in_the_order_of_the_initial_position() -> None:
+ORDER = ["slope", "effects.b", "effects.a", "cut"]
+
+
+def out_of_order() -> tc.Trace:
+    """Draws of parameters that the alphabet would put elsewhere."""
     posterior = tc.Posterior(
         lambda t: -(t["slope"] ** 2) - t["effects"]["b"] ** 2 - t["effects"]["a"] ** 2 - t["cut"] ** 2,
         lambda t, x: -((x - t["slope"]) ** 2),
@@ -96,16 +99,25 @@ def test_parameters_come_in_the_order_of_the_initial_position() -> None:
     source = tc.Shuffled(np.zeros(1000, np.float32), 100)
     kernel = tc.MetropolisHastings(posterior, source, proposal=tc.RandomWalk(0.3))
     start = {"slope": 0.0, "effects": {"b": 1.0, "a": 2.0}, "cut": 3.0}
-    trace = tc.sample(jax.random.key(0), kernel, start, 8, num_chains=2, scan=0, progress=False)
-    names = ["slope", "effects.b", "effects.a", "cut"]
-    assert list(trace.variables()) == names
+    return tc.sample(jax.random.key(0), kernel, start, 8, num_chains=2, scan=0, progress=False)
+
+
+def test_parameters_come_in_the_order_of_the_initial_position() -> None:
+    trace = out_of_order()
+    assert list(trace.variables()) == ORDER
     summary = trace.summary()
-    assert [p.name for p in summary.parameters] == names
+    assert [p.name for p in summary.parameters] == ORDER
     assert np.abs(trace.position["cut"][:, 0] - 3).max() < 2
     table = summary.to_pandas()
-    assert list(table.index) == names
+    assert list(table.index) == ORDER
     assert table.loc["cut", "median"] == summary.parameters[3].median
-    assert all_coordinates(trace.position, {})[1] == names  # as the audit lists them
+
+
+@pytest.mark.slow
+def test_the_audit_lists_parameters_in_that_order() -> None:
+    trace = out_of_order()
+    found = tc.audit(trace.kernel, trace, num_decisions=40, num_trials=2, progress=False)
+    assert [d.name for d in found.drift] == ORDER
 
 
 def test_labels_of_the_entries_of_a_vector(trace: tc.Trace) -> None:

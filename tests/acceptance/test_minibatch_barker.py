@@ -195,7 +195,7 @@ def share_accepted(kernel: MetropolisHastings, keys: jax.Array) -> jax.Array:
     return jax.vmap(lambda key: kernel.step(key, state)[1].is_accepted)(keys).mean()
 
 
-def fixed_pair(delta: float, sd: float, source, acceptance, count: int = 30_000) -> tuple[float, float]:
+def fixed_pair(delta: float, sd: float, source, acceptance, count: int = 100_000) -> tuple[float, float]:
     """P(accept) by simulation and its standard error, for a move with log ratio `delta` and sd(Delta*) = `sd`.
 
     The rows of log p(x | 1) - log p(x | 0) = x are normal, so that Delta* is normal at a fixed batch size.
@@ -214,10 +214,11 @@ def fixed_pair(delta: float, sd: float, source, acceptance, count: int = 30_000)
     return share, float(np.sqrt(max(share * (1 - share), 1e-6) / count))
 
 
+@pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sigma", [0.9, 1.0, 1.2])
 @pytest.mark.parametrize("delta", [-3.0, -1.0, 0.0, 1.0, 3.0])
-def test_acceptance_probability_at_a_fixed_pair_is_barkers(sigma: float, delta: float) -> None:
-    share, error = fixed_pair(delta, 0.6, WithReplacement, growing(sigma=sigma))
+def test_acceptance_probability_at_a_fixed_pair_is_barkers(sigma: float, delta: float, count: int) -> None:
+    share, error = fixed_pair(delta, 0.6, WithReplacement, growing(sigma=sigma), count)
     assert abs(share - expit(delta)) < 4.5 * error
 
 
@@ -230,4 +231,4 @@ def test_fixed_pair_check_refuses_a_dropped_correction() -> None:
     broken = growing()
     broken = replace(broken, tables=replace(broken.tables, atoms=jnp.zeros_like(broken.tables.atoms)))
     share, error = fixed_pair(-1.0, 0.6, WithReplacement, broken)
-    assert abs(share - expit(-1.0)) > 10 * error
+    assert abs(share - expit(-1.0)) > 20 * error

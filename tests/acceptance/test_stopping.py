@@ -150,7 +150,7 @@ def test_third_cumulant_of_noise_and_padding(of_same_rows: bool, repeats: bool) 
 
 # ---- the shift, and its end --------------------------------------------------------------------
 
-_TRIALS = 10_000
+_TRIALS = 20_000
 
 
 @pytest.fixture(scope="module")

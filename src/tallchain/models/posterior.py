@@ -42,10 +42,10 @@ class Posterior:
                 "`Posterior(temperature=...)` must be a positive number, 1 for the posterior itself; "
                 f"got {self.temperature!r}."
             )
-        set_fields(self, names=labelled(self.names))
+        set_fields(self, names=_labelled(self.names))
 
 
-def labelled(names: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _labelled(names: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return labels by name of the vector, as pairs: the structure of a part must be hashable."""
     given = [("position", names)]
     if isinstance(names, Mapping):
