@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
 
 from tallchain.acceptance import (
     Austere,
@@ -14,6 +18,7 @@ from tallchain.acceptance import (
     NormalBarker,
     Penalty,
 )
+from tallchain.proposals import PCN, Laplace, RandomWalk
 from tallchain.sources import Shuffled, WithReplacement
 
 ACCEPTANCE = {
@@ -45,6 +50,40 @@ SOURCES = {
     "windows": partial(Shuffled, windows=True),
     "row by row": partial(Shuffled, windows=False),
     "with replacement": WithReplacement,
+}
+
+
+# Made from the data of a target: the first rows are read always, and every third comes more often.
+def _exact(data: Any, batch_size: int, **options: Any) -> Shuffled:
+    return Shuffled(data, batch_size, **options).reweighted(exact=np.arange(7))
+
+
+def _copies(data: Any, batch_size: int) -> Shuffled:
+    count = len(jax.tree.leaves(data)[0])
+    return Shuffled(data, batch_size, windows=True).reweighted(copies=1 + 2 * (np.arange(count) % 3 == 0))
+
+
+def _both(data: Any, batch_size: int) -> WithReplacement:
+    count = len(jax.tree.leaves(data)[0])
+    weights = {"exact": np.arange(150), "copies": 1 + 2 * (np.arange(count) % 3 == 0)}
+    return WithReplacement(data, batch_size).reweighted(**weights)
+
+
+REWEIGHTED = {
+    "exact, windows": partial(_exact, windows=True),
+    "exact, row by row": partial(_exact, windows=False),
+    "copies": _copies,
+    "with replacement, exact and copies": _both,
+}
+
+# For positions of two numbers, about as wide as the targets of the contract are.
+LAPLACE = Laplace({"a": 0.3, "b": -0.2}, 0.1 * np.eye(2))
+PROPOSALS = {
+    "random walk": partial(RandomWalk, 0.3),
+    "walk by coordinate": partial(RandomWalk, {"a": 0.2, "b": 0.4}),
+    "preconditioned walk": partial(RandomWalk.preconditioned, LAPLACE),
+    "independent": partial(PCN, LAPLACE),
+    "pcn and walk": partial(PCN, LAPLACE, 0.5, walk=0.3),
 }
 
 SCANNING = ("confidence", "austere designed")

@@ -12,8 +12,17 @@ from scipy.special import expit
 from tallchain.acceptance.evidence import Moments
 from tallchain.functions import shared
 from tallchain.models import Posterior
+from tallchain.parts import part
 from tallchain.proposals import RandomWalk
-from tallchain.types import Array, Ask, Judgement, Population, Proposed, PyTree, part
+from tallchain.types import (
+    Array,
+    Ask,
+    Judgement,
+    Population,
+    Proposed,
+    PyTree,
+    Target,
+)
 
 NUM_ROWS = 20_000
 BATCH_SIZE = 100
@@ -113,7 +122,7 @@ class Flip:
     def draw(self, key: Array, position: PyTree) -> Array:
         return jr.uniform(key)
 
-    def propose(self, noise: Array, position: Array) -> Proposed:
+    def propose(self, noise: Array, position: Array, target: Target) -> Proposed:
         chance = jnp.where(position == 0, self.up, self.down)
         is_flip = noise < chance
         back = jnp.where(position == 0, self.down, self.up)
@@ -125,16 +134,9 @@ class Flip:
 # ---- broken on purpose -------------------------------------------------------------------------
 
 
-class _Memory(NamedTuple):
-    offset: Array
-    key: Array
-
-
 @part
 class Redrawn:
     """Barker's test on the rows so far, with new noise at every look, until a look accepts or four are over."""
-
-    Evidence = Moments
 
     def appetite(self, population: Population) -> int:
         return population.batch_size
@@ -142,10 +144,10 @@ class Redrawn:
     def draw(self, key: Array) -> Array:
         return key
 
-    def open(self, noise: Array, offset: Array, bound: None, population: Population) -> tuple[_Memory, Ask]:
-        return _Memory(offset, noise), Ask(population.batch_size)
+    def open(self, noise: Array, bound: None, population: Population) -> tuple[Array, Moments, Ask]:
+        return noise, Moments.empty(), Ask(population.batch_size)
 
-    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
-        is_accepted = evidence.mean + memory.offset + jr.logistic(jr.fold_in(memory.key, evidence.count)) > 0
+    def judge(self, memory: Array, offset: Array, evidence: Moments, population: Population) -> Judgement:
+        is_accepted = evidence.mean + offset + jr.logistic(jr.fold_in(memory, evidence.count)) > 0
         is_decided = is_accepted | (evidence.count >= 4 * population.batch_size)
         return Judgement(memory, Ask(population.batch_size), is_decided, is_accepted)

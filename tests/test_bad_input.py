@@ -16,7 +16,9 @@ from jax import random as jr
 import tallchain as tc
 from tallchain import lockstep
 from tallchain.acceptance import correction
-from tallchain.types import Array, Proposed, brief, part
+from tallchain.parts import part
+from tallchain.types import Array, Proposed
+from tallchain.validation import brief
 
 ROWS = np.linspace(-1, 1, 20, dtype=np.float32)
 SCALE = "`RandomWalk(scale=...)`"
@@ -210,7 +212,7 @@ def test_sigma(sigma: Any, kind: str) -> None:
         "skew with stein": (
             lambda: tc.MinibatchBarker(stopping="stein", skew=True),
             ValueError,
-            'stopping="stein", skew=...)`',
+            "`MinibatchBarker(stopping='stein', skew=True)`: Stein's scheme has no skew correction",
         ),
         "skew as printed": (lambda: tc.MinibatchBarker(skew="printed"), ValueError, "stopping='fresh', skew=\"printed"),
         "shortcut with fresh rows": (
@@ -258,7 +260,7 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
         "bound with copies": (
             lambda: tc.MetropolisHastings(
                 tc.Posterior(log_prior, log_likelihood),
-                tc.Shuffled(ROWS, 5, exact=[3], copies=1 + np.arange(20) % 2),
+                tc.Shuffled(ROWS, 5).reweighted(exact=[3], copies=1 + np.arange(20) % 2),
                 proposal=tc.RandomWalk(1.0),
                 bound=lambda t, there: 1.0,
             ),
@@ -533,9 +535,9 @@ def test_init_refuses_what_sample_refuses() -> None:
             "got 2,684,354,560.",
         ),
         "copies that wrap": (
-            lambda: tc.Shuffled(ROWS, 5, copies=np.full(20, 2**63, np.uint64)),
+            lambda: tc.Shuffled(ROWS, 5).reweighted(copies=np.full(20, 2**63, np.uint64)),
             ValueError,
-            "`Shuffled(copies=...)` must add up to fewer than 2^31 rows",
+            "`reweighted(copies=...)` must add up to fewer than 2^31 rows",
         ),
         "a negative seed": (lambda: tc.Shuffled(ROWS, 5, seed=-1), ValueError, "`Shuffled(seed=...)`", "got -1"),
     }

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from tallchain import cli, figures
+from tallchain import __version__, cli, figures
+from tallchain.checking.trace import Trace
 from tallchain.experiments import correction, document, report, worst_case
 from tallchain.models.gaussian_mixture import Grid
-from tallchain.trace import Trace
 
 TINY = ("--rows", "20000", "--chains", "4", "--draws", "50", "--warmup", "20", "--no-progress")
 OPTIONS = {
@@ -47,7 +47,7 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_version():
     result = call("--version")
     assert result.exit_code == 0
-    assert result.output.strip() == "tallchain 0.1.0"
+    assert result.output.strip() == f"tallchain {__version__}"
 
 
 @pytest.mark.parametrize("command", OPTIONS)

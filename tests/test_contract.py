@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from registry import ACCEPTANCE, FEW_ROWS, SETTINGS, SOURCES
+from registry import ACCEPTANCE, FEW_ROWS, PROPOSALS, REWEIGHTED, SETTINGS, SOURCES
 from scenarios import SCENARIOS
 from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Trace, lockstep, sample
-from tallchain.types import replace
+from tallchain.parts import replace
 
 CHAINS, DRAWS, WARMUP = 3, 23, 4
 # The engine knows no test: in `make test` every test meets one source, and every source the tests that ask for all it
@@ -19,24 +19,32 @@ EVERY_SOURCE = ("minibatch",)
 COMBINATIONS = [
     pytest.param(name, source, marks=[] if name in EVERY_SOURCE or source == "windows" else [pytest.mark.slow])
     for name in ACCEPTANCE
-    for source in SOURCES
+    for source in SOURCES | REWEIGHTED
 ]
 INITIAL = {"a": jnp.float32(0.2), "b": jnp.float32(-0.4)}
 
 
-def kernel_of(acceptance: str, source: str) -> MetropolisHastings:
+def kernel_of(acceptance: str, source: str, proposal: str | None = None) -> MetropolisHastings:
     target = SCENARIOS["normal vector"]()
     return MetropolisHastings(
         target.posterior,
-        SOURCES[source](target.data[:FEW_ROWS], 40),
-        proposal=target.proposal,
+        (SOURCES | REWEIGHTED)[source](target.data[:FEW_ROWS], 40),
+        proposal=PROPOSALS[proposal]() if proposal else target.proposal,
         acceptance=ACCEPTANCE[acceptance](),
     )
 
 
 @pytest.mark.parametrize(("acceptance", "source"), COMBINATIONS)
 def test_contract(acceptance: str, source: str, key: jax.Array) -> None:
-    kernel = kernel_of(acceptance, source)
+    check(kernel_of(acceptance, source), acceptance, key)
+
+
+@pytest.mark.parametrize("proposal", PROPOSALS)
+def test_contract_of_a_proposal(proposal: str, key: jax.Array) -> None:
+    check(kernel_of("penalty", "windows", proposal), "penalty", key)
+
+
+def check(kernel: MetropolisHastings, acceptance: str, key: jax.Array) -> None:
     trace = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, scan=0, progress=False)
     check_records(trace)
     check_rows(trace, kernel)
@@ -61,10 +69,11 @@ def check_records(trace: Trace) -> None:
 
 def check_rows(trace: Trace, kernel: MetropolisHastings) -> None:
     population = kernel.source.population
+    always = population.num_exact
     if kernel.acceptance.appetite(population) == population.num_rows:
-        assert (trace.num_rows == population.num_rows).all()
-    assert (trace.num_rows >= 40).all()
-    assert population.repeats or (trace.num_rows <= population.num_rows).all()
+        assert (trace.num_rows == population.num_rows + always).all()
+    assert (trace.num_rows >= 40 + always).all()
+    assert population.repeats or (trace.num_rows <= population.num_rows + always).all()
 
 
 def check_same_to_the_bit(one: Trace, other: Trace) -> None:

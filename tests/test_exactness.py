@@ -9,7 +9,8 @@ from checks import agrees, ks_p_values, run, z_scores
 from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SETTINGS, SOUND, SOURCES
 from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS, Redrawn
 from tallchain.acceptance import MinibatchBarker
-from tallchain.types import Array, Proposed, part, replace
+from tallchain.parts import part, replace
+from tallchain.types import Array, Proposed, Target
 
 # `make test` runs every test on one source and one target, and one test on all of them; the rest of the product, and
 # settings of the same tests, are for `make test-slow`.
@@ -63,8 +64,8 @@ class _Uncorrected:
     def draw(self, key: Array, position: Array) -> Array:
         return self.proposal.draw(key, position)
 
-    def propose(self, noise: Array, position: Array) -> Proposed:
-        return self.proposal.propose(noise, position)._replace(log_correction=0.0)
+    def propose(self, noise: Array, position: Array, target: Target) -> Proposed:
+        return self.proposal.propose(noise, position, target)._replace(log_correction=0.0)
 
 
 @pytest.mark.parametrize("acceptance", ["metropolis", "minibatch"])

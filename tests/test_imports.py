@@ -30,7 +30,7 @@ class Block:
             raise ImportError(f"blocked: {{name}}")
 sys.meta_path.insert(0, Block())
 import jax, tallchain as tc
-assert tc.diagnostics.audit is tc.audit
+assert tc.checking.audit is tc.audit
 mixture = tc.models.gaussian_mixture(20_000)
 kernel = tc.MetropolisHastings(mixture.posterior, tc.Shuffled(mixture.data, 50), proposal=tc.RandomWalk(0.15))
 print(tc.sample(jax.random.key(0), kernel, jax.numpy.array([0.0, 1.0]), 20, num_chains=2))

@@ -8,7 +8,9 @@ import numpy as np
 
 import tallchain as tc
 from scenarios import normal_mean
-from tallchain.types import Ask, Judgement, Population, part
+from tallchain.acceptance.evidence import Moments
+from tallchain.parts import part
+from tallchain.types import Ask, Judgement, Population
 
 TARGET = normal_mean()
 
@@ -55,18 +57,16 @@ def test_runs_in_blackjax(key: jax.Array) -> None:
 class _Census:
     """Scans all rows apart, then looks at 300 fresh ones: what tests with a bound or a design do."""
 
-    Evidence = tc.acceptance.evidence.Moments
-
     def appetite(self, population: Population) -> int:
         return 100
 
     def draw(self, key: jax.Array) -> tuple:
         return ()
 
-    def open(self, noise, offset, bound, population):
-        return (jnp.bool_(True), jnp.float32(0)), Ask(population.num_rows, census=True, apart=True)
+    def open(self, noise, bound, population):
+        return (jnp.bool_(True), jnp.float32(0)), Moments.empty(), Ask(population.num_rows, census=True, apart=True)
 
-    def judge(self, memory, evidence, population):
+    def judge(self, memory, offset, evidence, population):
         is_scan, exact = memory
         exact = jnp.where(is_scan, evidence.mean, exact)
         done = ~is_scan & (evidence.count == 300)
@@ -104,18 +104,16 @@ def test_may_be_built_inside_jit(key: jax.Array) -> None:
 class _Idle:
     """Never decides, and asks for nothing more."""
 
-    Evidence = tc.acceptance.evidence.Moments
-
     def appetite(self, population: Population) -> int:
         return 10
 
     def draw(self, key: jax.Array) -> tuple:
         return ()
 
-    def open(self, noise: tuple, offset: jax.Array, bound: None, population: Population) -> tuple[tuple, Ask]:
-        return (), Ask(10)
+    def open(self, noise: tuple, bound: None, population: Population) -> tuple[tuple, Moments, Ask]:
+        return (), Moments.empty(), Ask(10)
 
-    def judge(self, memory: tuple, evidence: tc.acceptance.evidence.Moments, population: Population) -> Judgement:
+    def judge(self, memory: tuple, offset: jax.Array, evidence: Moments, population: Population) -> Judgement:
         return Judgement(memory, Ask(0), False, True)
 
 

@@ -12,8 +12,9 @@ import pytest
 
 import tallchain as tc
 from scenarios import normal_mean
-from tallchain import lockstep, progress, scan
-from tallchain.faults import SamplingError
+from tallchain import lockstep, progress
+from tallchain.checking import scan
+from tallchain.checking.faults import SamplingError
 from tallchain.sample import sample
 
 TARGET = normal_mean()
@@ -179,7 +180,7 @@ def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatc
         return begin(*arguments)
 
     monkeypatch.setattr(scan, "_begin", interrupted)
-    monkeypatch.setattr(scan, "_scan", lambda *_, **__: pytest.fail("rows were read"))
+    monkeypatch.setattr(tc.Shuffled, "sweep", lambda *_, **__: pytest.fail("rows were read"))
     trace = sample(key, kernel_of(), 0.5, 20, num_chains=2, progress=False)
     assert trace.num_draws == 20
     assert trace.scan is None

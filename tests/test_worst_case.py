@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from conftest import SEED
 from tallchain.experiments import worst_case
-from tallchain.experiments.worst_case import LEMMA, Config, Entry, Point, Result, WorstCase
+from tallchain.experiments.worst_case import LEMMA, Config, Entry, Point, Result, WorstCase, runs
 
 NUM_ROWS, BATCH, NUM_DECISIONS = 1000, 50, 3000
 TINY = Config(
@@ -159,8 +159,8 @@ def test_acceptance_is_that_of_the_exact_posterior(entries, simulated):
 
 
 def test_one_seed_one_result(entries):
-    again = worst_case._entry(TINY, NUM_ROWS, "minibatch")
-    other = worst_case._entry(dataclasses.replace(TINY, seed=TINY.seed + 1), NUM_ROWS, "minibatch")
+    again = runs.measure_entry(TINY, NUM_ROWS, "minibatch")
+    other = runs.measure_entry(dataclasses.replace(TINY, seed=TINY.seed + 1), NUM_ROWS, "minibatch")
     assert again == entries["minibatch"]
     assert other.mean_share != again.mean_share
 
@@ -280,8 +280,8 @@ def test_findings_tell_of_a_share_below_the_lemma(result, entries):
 
 
 def test_progress_reaches_its_end(monkeypatch, entries, result):
-    monkeypatch.setattr(worst_case, "_entry", lambda config, num_rows, test: entries[test])
-    monkeypatch.setattr(worst_case, "_point", lambda *point, stream: result.study[0])
+    monkeypatch.setattr(runs, "measure_entry", lambda config, num_rows, test: entries[test])
+    monkeypatch.setattr(runs, "measure_point", lambda *point, stream: result.study[0])
     steps = []
     worst_case.run(TINY, progress=lambda *step: steps.append(step))
     assert [done for done, _, _ in steps] == list(range(10))

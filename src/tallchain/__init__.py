@@ -1,6 +1,6 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, diagnostics, models, proposals, sources, surrogates
+from tallchain import acceptance, checking, models, proposals, sources, surrogates
 from tallchain.acceptance import (
     Austere,
     Barker,
@@ -11,8 +11,7 @@ from tallchain.acceptance import (
     NormalBarker,
     Penalty,
 )
-from tallchain.auditing import Audit, audit
-from tallchain.faults import SamplingError, SamplingWarning
+from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
@@ -20,7 +19,6 @@ from tallchain.proposals import PCN, RandomWalk
 from tallchain.sample import sample
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled, WithReplacement
-from tallchain.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -47,7 +45,7 @@ __all__ = [
     "WithReplacement",
     "acceptance",
     "audit",
-    "diagnostics",
+    "checking",
     "models",
     "prepare",
     "proposals",

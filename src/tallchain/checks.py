@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.types import PyTree, brief, is_traced
-
-if TYPE_CHECKING:
-    from tallchain.kernel import MetropolisHastings
+from tallchain.types import Proposal, PyTree, Target
+from tallchain.validation import brief, is_traced
 
 _EVALUATIONS = 2**18  # row likelihoods evaluated to look for values that are not finite
 
 
-def check_start(kernel: MetropolisHastings, positions: PyTree) -> None:
-    """Refuse a start from which the kernel cannot run; `positions` has the chains along the first axis."""
+def check_start(target: Target, proposal: Proposal, bound: Any, positions: PyTree) -> None:
+    """Refuse a start from which a kernel of these parts cannot run; `positions` has the chains along the first axis."""
     _check_floats(positions)
+    posterior, surrogate, source = target
     first = jax.tree.map(lambda leaf: leaf[0], positions)
-    if kernel.surrogate is not None:
-        kernel.surrogate.check(first)
-    check_scalar("log_prior(position)", "Sum over the coordinates.", kernel.posterior.log_prior, first)
-    row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
+    if surrogate is not None:
+        surrogate.check(first)
+    check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, first)
+    row = jax.tree.map(lambda leaf: leaf[0], source.some_rows(1))
     hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
-    check_scalar("log_likelihood(position, row)", hint, kernel.posterior.log_likelihood, first, row)
-    _ask_about_row(kernel.posterior.log_likelihood, first, row, kernel.source.population.total)
-    if kernel.bound is not None:
-        check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", kernel.bound, first, first)
-    if not is_traced((kernel, positions)):
-        kernel.proposal.check(first)
-        _check_values(kernel, positions)
+    check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, first, row)
+    _ask_about_row(posterior.log_likelihood, first, row, source.population.total)
+    if bound is not None:
+        check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", bound, first, first)
+    if not is_traced((target, proposal, positions)):
+        proposal.check(first)
+        _check_values(target, positions)
 
 
-def are_scalars(kernel: MetropolisHastings, position: PyTree) -> bool:
+def are_scalars(target: Target, position: PyTree) -> bool:
     """Whether log prior and log likelihood come out as scalars at a position of these shapes."""
-    row = jax.tree.map(lambda leaf: leaf[0], kernel.source.first_rows(1))
+    row = jax.tree.map(lambda leaf: leaf[0], target.source.some_rows(1))
     try:
-        prior = jax.eval_shape(kernel.posterior.log_prior, position)
-        likelihood = jax.eval_shape(kernel.posterior.log_likelihood, position, row)
+        prior = jax.eval_shape(target.posterior.log_prior, position)
+        likelihood = jax.eval_shape(target.posterior.log_likelihood, position, row)
     except Exception:  # whatever the user's function raises: it does not take positions of these shapes
         return False
     return jnp.shape(prior) == jnp.shape(likelihood) == ()
@@ -113,16 +112,16 @@ def _ask_about_row(log_likelihood: Any, position: PyTree, row: PyTree, num_rows:
         )
 
 
-def _check_values(kernel: MetropolisHastings, positions: PyTree) -> None:
-    priors = np.asarray(jax.vmap(kernel.posterior.log_prior)(positions))
+def _check_values(target: Target, positions: PyTree) -> None:
+    priors = np.asarray(jax.vmap(target.posterior.log_prior)(positions))
     if not np.all(np.isfinite(priors)):
         chain = int(np.nonzero(~np.isfinite(priors))[0][0])
         raise ValueError(
             f"`log_prior(position)` is {priors[chain]} at the initial position of chain {chain}. Start where the "
             "prior is positive."
         )
-    rows = kernel.source.first_rows(max(1, min(1024, _EVALUATIONS // len(priors))))
-    each_row = jax.vmap(kernel.posterior.log_likelihood, (None, 0))
+    rows = target.source.some_rows(max(1, min(1024, _EVALUATIONS // len(priors))))
+    each_row = jax.vmap(target.posterior.log_likelihood, (None, 0))
     values = np.asarray(jax.vmap(each_row, (0, None))(positions, rows))
     if not np.all(np.isfinite(values)):
         chain, at = (int(i[0]) for i in np.nonzero(~np.isfinite(values)))

@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 
 from tallchain import lockstep
-from tallchain.faults import SamplingError
 from tallchain.progress import shown
-from tallchain.recorder import Recorder
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
 _CHUNK_SLOTS = 256
@@ -21,18 +20,40 @@ _MOST_TURNS = 2**20
 _CHUNK_BYTES = {"cpu": 2**24}  # about what its caches hold
 _CHUNK_BYTES_ELSEWHERE = 2**30
 
-Report = Callable[[Recorder], None]
+
+class Keeper(Protocol):
+    """Keeps the draws of a run, and knows how far it is."""
+
+    seconds: float
+    """Time spent sampling, so far."""
+
+    @property
+    def num_finished(self) -> int:
+        """Draws that every chain has finished."""
+        ...
+
+    @property
+    def total(self) -> Any:
+        """Totals over all decisions: num_decisions, num_accepted, num_rows."""
+        ...
+
+    def add(self, draw: np.ndarray, drawn: lockstep.Drawn) -> None:
+        """Take over the draws of one chunk, by chain and slot; chain c has now finished draw[c] draws."""
+        ...
+
+
+Report = Callable[[Keeper], None]
 
 
 def fill(
-    recorder: Recorder,
+    recorder: Keeper,
     run: Callable[..., tuple[lockstep.Lane, lockstep.Drawn]],
     lanes: lockstep.Lane,
     num_draws: int,
     interrupt: threading.Event,
     report: Report,
 ) -> lockstep.Lane:
-    """Run chunk after chunk until every chain has its draws, or somebody interrupts, or something breaks."""
+    """Run chunk after chunk until every chain has its draws, or somebody interrupts."""
     turns = 0  # the first chunk compiles, and takes no turn
     try:
         while recorder.num_finished < num_draws and not interrupt.is_set():
@@ -46,15 +67,6 @@ def fill(
             turns = min(max(4, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
     except KeyboardInterrupt:
         interrupt.set()
-    except Exception as error:
-        if not recorder.has_draws:
-            raise  # there is nothing to save
-        trace = recorder.trace(is_interrupted=True)
-        raise SamplingError(
-            f"Sampling broke: {error!r}. The draws that were finished, {trace.num_draws:,} of each of "
-            f"{trace.num_chains:,} chains, are in the `trace` of this exception.",
-            trace,
-        ) from error
     return lanes
 
 
@@ -77,7 +89,7 @@ def progress_bar(wanted: bool | Callable[[int, int], None], total: int) -> Gener
         yield lambda recorder: show(recorder.total.num_decisions, _words(recorder))
 
 
-def _words(recorder: Recorder) -> str:
+def _words(recorder: Keeper) -> str:
     total = recorder.total
     if not (total.num_decisions and recorder.seconds):
         return ""

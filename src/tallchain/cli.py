@@ -18,15 +18,15 @@ import numpy as np
 import tallchain
 from tallchain import figures
 from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
+from tallchain.checking.summary import Summary
+from tallchain.checking.trace import Trace
 from tallchain.command import check_writable, prepare, refusals, require
-from tallchain.diagnostics import Summary
 from tallchain.experiments import correction, worst_case
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
 from tallchain.progress import shown
 from tallchain.proposals import RandomWalk
 from tallchain.sources import Shuffled
-from tallchain.trace import Trace
 from tallchain.types import AcceptanceTest
 
 if TYPE_CHECKING:

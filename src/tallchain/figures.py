@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from tallchain.checking.trace import Trace
 from tallchain.experiments import worst_case
 from tallchain.models.gaussian_mixture import Grid
-from tallchain.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tallchain.auditing import Audit
+    from tallchain.checking import Audit
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"

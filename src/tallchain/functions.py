@@ -85,7 +85,7 @@ def as_function(function: Any) -> Any:
 
 
 class Program:
-    """As `jax.jit`, for a function whose first argument has a `log_likelihood`: each of these has its own programs."""
+    """As `jax.jit`, for a function whose first argument may have a `log_likelihood`: each has its own programs."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
@@ -101,7 +101,7 @@ class Program:
         return self._of(first).lower(first, *arguments, **named)
 
     def _of(self, first: Any) -> Any:
-        owner = first.log_likelihood
+        owner = getattr(first, "log_likelihood", None)
         if not isinstance(owner, Function):
             return self._others
         if self not in owner.programs:

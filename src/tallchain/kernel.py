@@ -6,7 +6,7 @@
     judge(trial)            -> Trial, is_decided, is_accepted
     close(position, trial, is_accepted) -> position, Verdict
 
-`step` runs one decision of one chain from end to end; `tallchain.sample` runs many chains, a look of each at a time.
+`decide` runs one decision from end to end; `tallchain.sample` runs many chains, a look of each at a time.
 The randomness is drawn apart from its use so that many chains can draw it ahead, in bulk: random numbers made for
 chains that do not open a trial at that turn would be the largest waste of the lockstep loop.
 """
@@ -25,6 +25,7 @@ from tallchain.acceptance.minibatch_barker import MinibatchBarker
 from tallchain.checks import check_start
 from tallchain.functions import as_function
 from tallchain.keys import as_threefry
+from tallchain.parts import part, replace, set_fields, static
 from tallchain.surrogates.residual import needs_float64, residual
 from tallchain.types import (
     AcceptanceTest,
@@ -33,18 +34,17 @@ from tallchain.types import (
     Posterior,
     Proposal,
     PyTree,
+    ReportingTest,
     RowFunction,
     ScaledProposal,
     Source,
     SuitedSource,
+    SummedSurrogate,
     Surrogate,
+    Target,
     Verdict,
-    brief,
-    part,
-    replace,
-    set_fields,
-    static,
 )
+from tallchain.validation import brief
 
 
 class State(NamedTuple):
@@ -66,11 +66,7 @@ class Trial(NamedTuple):
 
     candidate: PyTree
     offset: Array
-    """The part of Delta that no sampled row contributes to; complete once `exact_left` is 0."""
-    opening: PyTree
-    """What the test is opened with, once the rows that every decision reads are read; () if there are none."""
-    exact_left: Array
-    """Of these rows, how many are still to be read."""
+    """The part of Delta that the rows the test asks for do not contribute to."""
     memory: PyTree
     evidence: Any
     cursor: PyTree
@@ -79,6 +75,18 @@ class Trial(NamedTuple):
     num_scanned: Array
     is_lost: Array
     """The test asked for no rows and did not decide: nothing would ever change."""
+
+
+class Decision(NamedTuple):
+    """One decision, made."""
+
+    position: PyTree
+    """After it."""
+    verdict: Verdict
+    seen: Trial
+    """What the test had before it when it judged for the last time."""
+    memory: PyTree
+    """What it remembers after that."""
 
 
 @part
@@ -155,6 +163,11 @@ class MetropolisHastings:
         """That of the posterior."""
         return self.posterior.log_likelihood
 
+    @property
+    def target(self) -> Target:
+        """What a proposal may look at."""
+        return Target(self.posterior, self.surrogate, self.source)
+
     # ---- BlackJAX's shape: one chain ---------------------------------------------------------
 
     def init(self, position: PyTree, rng_key: Array | None = None) -> State:
@@ -165,21 +178,14 @@ class MetropolisHastings:
                 f"{float(self.posterior.temperature):g} multiply the rounding of a float32 log ratio into noise. Call "
                 "`init` and `step` inside `with jax.enable_x64(True):`, as `sample` does by itself."
             )
-        check_start(self, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], position))
+        positions = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], position)
+        check_start(self.target, self.proposal, self.bound, positions)
         return State(jax.tree.map(jnp.asarray, position))
 
     def step(self, rng_key: Array, state: State) -> tuple[State, Verdict]:
         """Make one decision, reading as many windows as it takes."""
-        position = state.position
-        trial = self.open(self.draw(rng_key, position), position)
-        no = jnp.zeros((), bool)
-        trial, _, is_accepted = lax.while_loop(
-            lambda carry: ~carry[1],
-            lambda carry: self.judge(self.look(position, carry[0])),
-            (trial, no, no),
-        )
-        position, verdict = self.close(position, trial, is_accepted)
-        return State(position), verdict
+        decision = self.decide(self.draw(rng_key, state.position), state.position)
+        return State(decision.position), decision.verdict
 
     # ---- one decision ------------------------------------------------------------------------
 
@@ -192,62 +198,49 @@ class MetropolisHastings:
             self.source.draw(jr.fold_in(key, 2)),
         )
 
+    def decide(self, noise: Noise, position: PyTree) -> Decision:
+        """Make one whole decision, reading as many windows as it takes."""
+
+        def turn(carry: tuple[Trial, Trial, Array, Array]) -> tuple[Trial, Trial, Array, Array]:
+            seen = self.look(position, carry[0])
+            trial, is_decided, is_accepted = self.judge(seen)
+            return trial, seen, is_decided, is_accepted
+
+        trial, no = self.open(noise, position), jnp.zeros((), bool)
+        trial, seen, _, is_accepted = lax.while_loop(lambda carry: ~carry[2], turn, (trial, trial, no, no))
+        return Decision(*self.close(position, trial, is_accepted), seen, trial.memory)
+
     def open(self, noise: Noise, position: PyTree) -> Trial:
         """Propose, and let the test say how many rows it wants to see first."""
-        candidate, log_correction = self.proposal.propose(noise.proposal, position)
-        offset = self.offset(position, candidate, log_correction)
+        proposed = self.proposal.propose(noise.proposal, position, self.target)
+        candidate = proposed.position
         bound = None if self.bound is None else self._factor * self.bound(position, candidate)
-        population = self.source.population
-        memory, ask = self.acceptance.open(noise.acceptance, offset, bound, population)
-        zero = jnp.zeros((), jnp.int32)
+        memory, evidence, ask = self.acceptance.open(noise.acceptance, bound, self.source.population)
         return Trial(
             candidate,
-            offset,
-            (noise.acceptance, bound) if population.num_exact else (),
-            jnp.full((), population.num_exact, jnp.int32),
+            self.offset(position, candidate, proposed.log_correction),
             memory,
-            self.acceptance.Evidence.empty(),
+            evidence,
             self.source.start(noise.source),
             _as_arrays(ask),
-            zero,
-            zero,
+            jnp.zeros((), jnp.int32),
+            jnp.asarray(proposed.num_rows, jnp.int32),
             jnp.zeros((), bool),
         )
 
     def look(self, position: PyTree, trial: Trial) -> Trial:
-        """Read one window of the rows asked for; of those that every decision reads, first."""
-        is_exact = trial.exact_left > 0
+        """Read one window of the rows asked for, or of others that the source reads first."""
         ask = trial.ask
-        if self.source.population.num_exact:
-            ask = where(is_exact, _as_arrays(Ask(trial.exact_left, exact=True)), ask)
         log_ratio = self.row_log_ratio(position, trial.candidate)
-        cursor, seen, taken = self.source.look(trial.cursor, ask, self.width, log_ratio, trial.evidence.of)
-        read = trial._replace(
-            evidence=trial.evidence.merge(seen),
-            cursor=cursor,
-            ask=trial.ask._replace(rows=trial.ask.rows - taken),
-            num_rows=trial.num_rows + jnp.where(trial.ask.apart, 0, taken),
-            num_scanned=trial.num_scanned + jnp.where(trial.ask.apart, taken, 0),
-        )
-        if not self.source.population.num_exact:
-            return read
-        return where(is_exact, self._look_exactly(trial, seen, cursor, taken), read)
-
-    def _look_exactly(self, trial: Trial, seen: Any, cursor: PyTree, taken: Array) -> Trial:
-        """Put what a window of the rows that every decision reads says into the offset, and open the test after."""
-        population = self.source.population
-        # The numbers per row are (N/K) (...), N without these rows; their part of Delta is (1/K) (...).
-        offset = trial.offset + seen.mean * (taken / population.num_rows)
-        left = trial.exact_left - taken
-        noise, bound = trial.opening
-        memory, ask = self.acceptance.open(noise, offset, bound, population)
+        cursor, seen = self.source.look(trial.cursor, ask, self.width, log_ratio, trial.evidence.of)
+        scanned = jnp.where(ask.apart, seen.taken, 0)
         return trial._replace(
-            offset=offset,
-            exact_left=left,
+            offset=trial.offset + seen.known,
+            evidence=trial.evidence.merge(seen.evidence),
             cursor=cursor,
-            memory=where(left <= 0, memory, trial.memory),
-            ask=where(left <= 0, _as_arrays(ask), trial.ask),
-            num_rows=trial.num_rows + taken,
+            ask=ask._replace(rows=ask.rows - seen.taken),
+            num_rows=trial.num_rows + seen.read - scanned,
+            num_scanned=trial.num_scanned + scanned,
         )
 
     def judge(self, trial: Trial) -> tuple[Trial, Array, Array]:
@@ -256,15 +249,15 @@ class MetropolisHastings:
         A log ratio that is not finite is rejected at once, and so is one on which a test neither decides nor asks for
         rows: no decision goes on for ever.
         """
-        is_ready = jnp.asarray((trial.ask.rows <= 0) & (trial.exact_left <= 0))
-        judgement = self.acceptance.judge(trial.memory, trial.evidence, self.source.population)
+        is_ready = jnp.asarray(trial.ask.rows <= 0)
+        judgement = self.acceptance.judge(trial.memory, trial.offset, trial.evidence, self.source.population)
         is_finite = jnp.isfinite(trial.evidence.mean + trial.offset)
         evidence = trial.evidence
-        if judgement.ask.fresh is not False:
-            # Evidence that is not finite ends the trial, and `close` must still see it.
-            is_forgotten = is_ready & judgement.ask.fresh & is_finite
-            evidence = where(is_forgotten, self.acceptance.Evidence.empty(), evidence)
         is_decided = jnp.asarray(judgement.is_decided)
+        if judgement.ask.fresh is not False:
+            # What ends the trial, decided or not finite, `close` must still see.
+            is_forgotten = is_ready & judgement.ask.fresh & is_finite & ~is_decided
+            evidence = where(is_forgotten, evidence.empty(), evidence)
         is_lost = is_ready & ~is_decided & (judgement.ask.rows <= 0)
         judged = trial._replace(
             memory=where(is_ready, judgement.memory, trial.memory),
@@ -280,8 +273,9 @@ class MetropolisHastings:
         log_ratio = trial.evidence.mean + trial.offset
         # -inf is an answer: the candidate is impossible. NaN and +inf are not.
         is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio) | trial.is_lost
-        report = getattr(self.acceptance, "report", None)
-        extras = report(trial.memory, trial.evidence, self.source.population) if report else {}
+        extras = {}
+        if isinstance(self.acceptance, ReportingTest):
+            extras = self.acceptance.report(trial.memory, trial.offset, trial.evidence, self.source.population)
         verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid, extras)
         return where(is_accepted, trial.candidate, position), verdict
 
@@ -296,14 +290,6 @@ class MetropolisHastings:
     def row_log_ratio(self, position: PyTree, candidate: PyTree) -> RowFunction:
         """Return the function of a row Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)), less a surrogate's."""
         return residual(self.posterior, self.surrogate, position, candidate, self._factor, in_float64=self.in_float64)
-
-    def exact_part(self, position: PyTree, candidate: PyTree) -> Array:
-        """Return what the rows that every decision reads add to Delta."""
-        population = self.source.population
-        if not population.num_exact:
-            return jnp.zeros((), jnp.result_type(float))
-        numbers = jax.vmap(self.row_log_ratio(position, candidate))(cast(Any, self.source).exact_rows())
-        return jnp.sum(numbers) / population.num_rows
 
     @property
     def _factor(self) -> Array | float:
@@ -331,15 +317,14 @@ def _check_surrogate(surrogate: Any, source: Source, bound: Any) -> None:
         )
     if bound is not None:
         raise ValueError(
-            "`MetropolisHastings(surrogate=..., bound=...)`: a bound on the range of the log ratios is none on that of "
-            "the residuals a surrogate leaves. Leave the bound out; a test that needs one scans the rows for it."
+            "`MetropolisHastings(surrogate=..., bound=...)`: a bound on the range of the log ratios does not bound the "
+            "residuals that a surrogate leaves. Leave the bound out; a test that needs one scans the rows for it."
         )
     population = source.population
-    num_rows = getattr(surrogate, "num_rows", population.total)
-    if num_rows != population.total:
+    if isinstance(surrogate, SummedSurrogate) and surrogate.num_rows != population.total:
         raise ValueError(
-            f"`MetropolisHastings(surrogate=...)`: the surrogate sums over {num_rows:,} rows, and the source has "
-            f"{population.total:,}. Make both from the same data."
+            f"`MetropolisHastings(surrogate=...)`: the surrogate sums over {surrogate.num_rows:,} rows, and the source "
+            f"has {population.total:,}. Make both from the same data."
         )
 
 
@@ -365,5 +350,4 @@ def _as_arrays(ask: Ask) -> Ask:
         jnp.asarray(ask.census, bool),
         jnp.asarray(ask.apart, bool),
         jnp.asarray(ask.fresh, bool),
-        jnp.asarray(ask.exact, bool),
     )

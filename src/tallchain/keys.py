@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import random as jr
 
-from tallchain.types import Array, brief
+from tallchain.types import Array
+from tallchain.validation import brief
 
 _IMPLEMENTATION = "threefry2x32"
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,40 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.functions import program
-from tallchain.kernel import MetropolisHastings, Noise, Trial, where
+from tallchain.kernel import MetropolisHastings, where
 from tallchain.schedule import Schedule
-from tallchain.types import Array, PyTree, Verdict
+from tallchain.types import Array, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
+
+
+class Machine(Protocol):
+    """What runs in lockstep: decisions of a `MetropolisHastings`, or of an audit; see `tallchain.kernel`."""
+
+    @property
+    def log_likelihood(self) -> Any:
+        """Whose programs these are."""
+        ...
+
+    def draw(self, key: Array, position: PyTree) -> Any:
+        """Draw all the randomness of one decision."""
+        ...
+
+    def open(self, noise: Any, position: PyTree) -> Any:
+        """Begin a trial."""
+        ...
+
+    def look(self, position: PyTree, trial: Any, /) -> Any:
+        """Read one window."""
+        ...
+
+    def judge(self, trial: Any, /) -> tuple[Any, Array, Array]:
+        """Return the trial, whether it is decided, and whether it is accepted."""
+        ...
+
+    def close(self, position: PyTree, trial: Any, is_accepted: Array, /) -> tuple[PyTree, Verdict]:
+        """End a trial."""
+        ...
 
 
 class Lane(NamedTuple):
@@ -37,7 +66,9 @@ class Lane(NamedTuple):
 
     draw: Array
     position: PyTree
-    trial: Trial
+    trial: Any
+    is_waiting: Array
+    """The trial is over, and the next is not open yet: its candidate will be made together with others."""
 
 
 class Drawn(NamedTuple):
@@ -48,22 +79,20 @@ class Drawn(NamedTuple):
 
 
 @program()
-def start(
-    kernel: MetropolisHastings, schedule: Schedule, keys: Array, positions: PyTree, draw: Array | int = 0
-) -> Lane:
+def start(kernel: Machine, schedule: Schedule, keys: Array, positions: PyTree, draw: Array | int = 0) -> Lane:
     """Open the trial of a draw, the first by default, of every chain."""
     draw = jnp.asarray(draw, jnp.int32)
 
     def start_one(key: Array, position: PyTree) -> Lane:
         noise = kernel.draw(jr.fold_in(key, draw), position)
-        return Lane(draw, position, schedule.at(kernel, draw).open(noise, position))
+        return Lane(draw, position, _at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
 
     return jax.vmap(start_one)(keys, positions)
 
 
 @program(static_argnames="slots", donate_argnames="lanes")
 def run(
-    kernel: MetropolisHastings,
+    kernel: Machine,
     schedule: Schedule,
     keys: Array,
     lanes: Lane,
@@ -83,17 +112,25 @@ def run(
     record = jax.tree.map(
         lambda leaf: jnp.zeros((len(first), slots, *leaf.shape[1:]), leaf.dtype), _shapes(kernel, lanes)
     )
+    share = _share_waiting(kernel)
 
     def turn(carry: tuple[Array, Lane, Drawn]) -> tuple[Array, Lane, Drawn]:
         count, lanes, record = carry
-        slot = lanes.draw - first
-        noise = jax.tree.map(lambda leaf: leaf[chains, slot], ahead)
-        lanes, is_decided, drawn = jax.vmap(partial(_turn, kernel, schedule, last))(lanes, noise)
-        slot = jnp.where(is_decided, slot, slots)  # out of bounds, and dropped
+        lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
+        # Slots of lanes that have not decided are out of bounds, and dropped.
+        slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)
         record = jax.tree.map(
             lambda all_, one: all_.at[chains, slot].set(one, mode="drop", unique_indices=True), record, drawn
         )
-        return count + 1, lanes, record
+        if share == 0:
+            return count + 1, open_all(lanes), record
+        is_running = lanes.draw < last
+        is_time = jnp.sum(lanes.is_waiting & is_running) >= share * jnp.sum(is_running)
+        return count + 1, lax.cond(is_time, open_all, lambda lanes: lanes, lanes), record
+
+    def open_all(lanes: Lane) -> Lane:
+        noise = jax.tree.map(lambda leaf: leaf[chains, lanes.draw - first], ahead)
+        return jax.vmap(partial(_open, kernel, schedule))(lanes, noise)
 
     def is_on(carry: tuple[Array, Lane, Drawn]) -> Array:
         count, lanes, _ = carry
@@ -110,7 +147,7 @@ class Runner:
     threads do not hand on); the threads of the groups only execute it.
     """
 
-    def __init__(self, kernel: MetropolisHastings, schedule: Schedule, keys: Array, slots: int) -> None:
+    def __init__(self, kernel: Machine, schedule: Schedule, keys: Array, slots: int) -> None:
         # A plain number becomes an array by the settings of the thread that does it. (Its type stays weak.)
         self._shared = jax.tree.map(jnp.asarray, (kernel, schedule))
         self._keys = keys
@@ -171,39 +208,56 @@ def _join(trees: tuple[PyTree, ...]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 
-def _turn(
-    kernel: MetropolisHastings, schedule: Schedule, last: Array, lane: Lane, noise: Noise
-) -> tuple[Lane, Array, Drawn]:
-    """One look of one chain, and if that decides, the next trial opened with `noise`."""
-    now = schedule.at(kernel, lane.draw)
+def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple[Lane, Array, Drawn]:
+    """One look of one chain; if that decides, its trial is over."""
+    now = _at(schedule, kernel, lane.draw)
     trial, is_decided, is_accepted = now.judge(now.look(lane.position, lane.trial))
-    is_decided &= lane.draw < last
+    is_decided &= ~lane.is_waiting & (lane.draw < last)
     position, verdict = now.close(lane.position, trial, is_decided & is_accepted)
-    draw = lane.draw + is_decided
-    opened = schedule.at(kernel, draw).open(noise, position)
-    return Lane(draw, position, where(is_decided, opened, trial)), is_decided, Drawn(position, verdict)
+    return (
+        Lane(lane.draw + is_decided, position, trial, lane.is_waiting | is_decided),
+        is_decided,
+        Drawn(position, verdict),
+    )
 
 
-def _draw_ahead(kernel: MetropolisHastings, keys: Array, lanes: Lane, slots: int) -> Noise:
-    """Draw the noise of the `slots` trials that each chain may open next, by chain and slot."""
+def _open(kernel: Machine, schedule: Schedule, lane: Lane, noise: Any) -> Lane:
+    """Open the next trial of one chain, if it waits for that."""
+    opened = _at(schedule, kernel, lane.draw).open(noise, lane.position)
+    return lane._replace(trial=where(lane.is_waiting, opened, lane.trial), is_waiting=jnp.zeros((), bool))
 
-    def one_chain(key: Array, draw: Array, position: PyTree) -> Noise:
-        draws = draw + 1 + jnp.arange(slots)
+
+def _at(schedule: Schedule, kernel: Machine, draw: Array) -> Machine:
+    """Return the kernel of a draw; the decisions of an audit have no schedule."""
+    return schedule.at(kernel, draw) if isinstance(kernel, MetropolisHastings) else kernel
+
+
+def _share_waiting(kernel: Machine) -> float:
+    """Share of the chains that must wait before candidates are made; 0 where each gets its own at once."""
+    proposal = kernel.proposal if isinstance(kernel, MetropolisHastings) else None
+    return proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
+
+
+def _draw_ahead(kernel: Machine, keys: Array, lanes: Lane, slots: int) -> Any:
+    """Draw the noise of the trial that each chain has open and of the `slots` it may open next, by chain and slot."""
+
+    def one_chain(key: Array, draw: Array, position: PyTree) -> Any:
+        draws = draw + jnp.arange(slots + 1)
         return jax.vmap(lambda at: kernel.draw(jr.fold_in(key, at), position))(draws)
 
     return jax.vmap(one_chain)(keys, lanes.draw, lanes.position)
 
 
-def _shapes(kernel: MetropolisHastings, lanes: Lane) -> Any:
+def _shapes(kernel: Machine, lanes: Lane) -> Any:
     def close(lane: Lane) -> Drawn:
         return Drawn(*kernel.close(lane.position, lane.trial, jnp.zeros((), bool)))
 
     return jax.eval_shape(jax.vmap(close), lanes)
 
 
-def bytes_per_slot(kernel: MetropolisHastings, keys: Array, lanes: Lane) -> int:
+def bytes_per_slot(kernel: Machine, keys: Array, lanes: Lane) -> int:
     """Device memory that one slot of all chains takes: its draw on record and the noise ahead of it."""
-    ahead = jax.eval_shape(lambda: _draw_ahead(kernel, keys, lanes, 1))
+    ahead = jax.eval_shape(lambda: _draw_ahead(kernel, keys, lanes, 0))
     return sum(_bytes(leaf) for leaf in jax.tree.leaves((ahead, _shapes(kernel, lanes))))
 
 

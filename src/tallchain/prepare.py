@@ -15,10 +15,16 @@ from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.proposals import PCN, RandomWalk
-from tallchain.sources import Shuffled
-from tallchain.sources.rows import check_batch_size, fingerprint, take_data
+from tallchain.sources import as_shuffled
 from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
-from tallchain.types import AcceptanceTest, Array, Posterior, Proposal, PyTree
+from tallchain.types import (
+    AcceptanceTest,
+    Array,
+    Posterior,
+    Proposal,
+    PyTree,
+    Source,
+)
 
 _BATCH = 50  # rows between two judgements, where more than the least are needed
 _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be of use
@@ -40,8 +46,8 @@ class Prepared:
     """A posterior made ready to be sampled at its own temperature (`print` it: it says what was chosen, and why)."""
 
     posterior: Posterior
-    data: PyTree
-    """The arrays given to `prepare`, not a copy: `kernel` and `recentre` refuse them if they have changed."""
+    source: Source
+    """All rows, each once; `kernel` reads them as `influence` says."""
     reference: Reference
     laplace: Laplace
     surrogate: Taylor | None
@@ -53,14 +59,11 @@ class Prepared:
     rows_read: int
     """Rows evaluated for all of it."""
     seconds: float
-    checksum: int
-    """Of the data, to notice changes."""
 
     def kernel(
         self,
         acceptance: AcceptanceTest | None = None,
         proposal: Proposal | None = None,
-        seed: int = 0,
         *,
         bound: Callable[[PyTree, PyTree], Array] | None = None,
     ) -> MetropolisHastings:
@@ -70,28 +73,22 @@ class Prepared:
             acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's kind where the
                 noise of Delta* is small, as it is with a surrogate that pays; with a bound, `Confidence()`.
             proposal: another one than was chosen.
-            seed: of the shuffle.
             bound: on the range over rows of the log ratios, for `Confidence`, as `MetropolisHastings(bound=...)` takes
                 it. It holds for the log ratios themselves and not for what a surrogate leaves of them, so the kernel
                 then has NO surrogate, and every row is sampled alike; decisions read more rows.
         """
-        rows = self.influence
-        data = self._unchanged()
-        if bound is not None:
-            return MetropolisHastings(
-                self.posterior,
-                Shuffled(data, rows.batch_size, seed),
-                proposal=proposal or self.proposal,
-                acceptance=acceptance or Confidence(),
-                bound=bound,
-            )
-        source = Shuffled(data, rows.batch_size, seed, exact=rows.exact, copies=rows.copies)
+        rows, default, surrogate = self.influence, Penalty(), self.surrogate
+        if bound is None:
+            source = self.source.reweighted(rows.exact, rows.copies, rows.batch_size)
+        else:
+            source, default, surrogate = self.source.reweighted(batch_size=rows.batch_size), Confidence(), None
         return MetropolisHastings(
             self.posterior,
             source,
             proposal=proposal or self.proposal,
-            acceptance=acceptance or Penalty(),
-            surrogate=self.surrogate,
+            acceptance=acceptance or default,
+            surrogate=surrogate,
+            bound=bound,
         )
 
     def starts(self, key: Array, num_chains: int) -> PyTree:
@@ -104,16 +101,7 @@ class Prepared:
         if self.surrogate is None:
             return None
         order = self.surrogate.order
-        return lambda position: Taylor(self.posterior, self._unchanged(), position, order)
-
-    def _unchanged(self) -> PyTree:
-        """Return the data, unless somebody has written to the arrays since `prepare` read them."""
-        if fingerprint(self.data) != self.checksum:
-            raise ValueError(
-                "`prepare(data=...)`: the arrays have changed since, and what was found holds for the rows as they "
-                "were. Call `prepare` again, or give it a copy of arrays that you go on writing to."
-            )
-        return self.data
+        return lambda position: Taylor(self.posterior, self.source, position, order)
 
     @property
     def rows_per_decision(self) -> int:
@@ -144,7 +132,7 @@ class Prepared:
 
 def prepare(
     posterior: Posterior,
-    data: PyTree,
+    data: PyTree | Source,
     initial: PyTree,
     *,
     orders: tuple[int, ...] = (2, 1),
@@ -160,7 +148,8 @@ def prepare(
     Args:
         posterior: log prior, log likelihood of one row, temperature.
         data: all rows, as for a source: an array, a pytree of arrays with the rows along the first axis, or a frame.
-            They are not copied, so leave them as they are until the kernel is made; a change is noticed and refused.
+            A shuffled copy is made, and nobody keeps another. Or a source, e.g. `Shuffled(data, 50, seed=3)`, of which
+            no copy is made.
         initial: a position to start the search for the mode from.
         orders: of the expansions to try, until one takes about the least batch.
         batch_size: m, the rows between two judgements, at least; None for 20 where these are enough for a variance of
@@ -171,17 +160,14 @@ def prepare(
             seconds or more.
     """
     begun = time.perf_counter()
-    data, num_rows = take_data("prepare", data)
-    if batch_size is not None:
-        batch_size = check_batch_size("prepare", batch_size, num_rows)
-    checksum = fingerprint(data)
-    reference = find_reference(posterior, data, initial, progress=progress)
+    source = as_shuffled("prepare", data, batch_size)
+    reference = find_reference(posterior, source, initial, progress=progress)
     laplace = reference.laplace
 
-    least = min(LEAST_ROWS, num_rows) if batch_size is None else batch_size
+    least = min(LEAST_ROWS, reference.num_rows) if batch_size is None else batch_size
 
     def score(surrogate: Taylor | None) -> Influence:
-        return influence(posterior, data, surrogate, laplace, batch_size=least, num_draws=num_draws, seed=seed)
+        return influence(posterior, source, surrogate, laplace, batch_size=least, num_draws=num_draws, seed=seed)
 
     tried: dict[int, tuple[Taylor | None, Influence]] = {}
     costs: dict[int, float] = {}
@@ -189,7 +175,7 @@ def prepare(
         # Reading every row again to find out is not worth it where a decision takes so few.
         if costs and min(costs.values()) <= (_FEW * least if order else _SMALL_SHARE * reference.num_rows):
             continue
-        surrogate = Taylor(posterior, data, reference, order) if order else None
+        surrogate = Taylor(posterior, source, reference, order) if order else None
         tried[order] = (surrogate, score(surrogate))
         costs[order] = tried[order][1].chosen.cost(least)
     best = min(costs, key=lambda order: costs[order])
@@ -205,7 +191,7 @@ def prepare(
     rows_read = reference.rows_read + sum(each.rows_read for _, each in tried.values())
     return Prepared(
         posterior,
-        data,
+        source,
         reference,
         laplace,
         surrogate,
@@ -214,7 +200,6 @@ def prepare(
         tuple(findings),
         rows_read,
         time.perf_counter() - begun,
-        checksum,
     )
 
 

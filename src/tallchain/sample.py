@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,20 +14,30 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
 from tallchain import lockstep
+from tallchain.checking.faults import SamplingError, saving, warn_of
+from tallchain.checking.recorder import Recorder
+from tallchain.checking.scan import scan as scan_rows
+from tallchain.checking.trace import Trace
+from tallchain.checking.verdict import Scan
 from tallchain.checks import are_scalars, check_start
 from tallchain.chunks import fill, progress_bar, slots_within
-from tallchain.faults import SamplingError, warn_of
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.names import labels_of
-from tallchain.recorder import Recorder
-from tallchain.scan import scan as scan_rows
+from tallchain.parts import replace
 from tallchain.schedule import Schedule
 from tallchain.settings import settings_of
 from tallchain.surrogates.residual import digits, needs_float64
-from tallchain.trace import Trace
-from tallchain.types import Array, PyTree, Surrogate, brief, is_whole, replace
+from tallchain.types import (
+    Array,
+    NotedSource,
+    PlacedSurrogate,
+    PyTree,
+    Source,
+    Surrogate,
+)
+from tallchain.validation import brief, is_whole
 
 _FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
 
@@ -79,39 +88,100 @@ def sample(
     key = single_key("sample(key=...)", key)
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
+    began = time.perf_counter()
     recorder = Recorder(kernel.source.population.total, num_chains, num_samples, num_warmup)
     positions = _one_per_chain(kernel, initial, num_chains)
     one = jax.tree.map(lambda leaf: leaf[0], positions)
-    recorder.facts["names"] = labels_of(kernel.posterior, one)
+    names = labels_of(kernel.posterior, one)
     least = schedule.check(kernel, one, num_draws)
     if least is not None:
         kernel = replace(kernel, in_float64=needs_float64(kernel.source.population.num_rows, least))
+    notes = _notes_of(kernel.source)
+
+    def trace_of(kernel: MetropolisHastings | None, found: _Found, *, is_interrupted: bool) -> Trace:
+        return recorder.trace(
+            initial,
+            names=names,
+            kernel=kernel,
+            settings=kernel and settings_of(kernel, is_scheduled=schedule.temperature is not None),
+            is_one_start=_is_one(positions),
+            is_interrupted=is_interrupted,
+            notes=notes + found.notes,
+            scan=found.scan,
+            scan_seconds=found.seconds,
+            compile_seconds=time.perf_counter() - began - recorder.seconds - found.seconds,
+        )
+
+    def last_kernel() -> MetropolisHastings | None:
+        """Return the kernel as it was at the last draw; None if the device has failed: the draws matter more."""
+        try:
+            return schedule.at(kernel, jnp.int32(num_warmup + recorder.num_kept - 1))
+        except Exception:
+            return None
+
     with catch_interrupt() as interrupt, digits(kernel.in_float64):
-        check_start(schedule.at(kernel, jnp.int32(0)), positions)
+        first = schedule.at(kernel, jnp.int32(0))
+        check_start(first.target, first.proposal, first.bound, positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
         lanes = lockstep.start(kernel, schedule, keys, positions)
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
-
-        recorder.facts |= {"is_one_start": _is_one(positions), "notes": tuple(getattr(kernel.source, "notes", ()))}
-        recorder.facts_at = lambda draw: _facts_of(schedule.at(kernel, jnp.int32(draw)), schedule)
-        recorder.like = initial
-        with progress_bar(progress, num_draws * num_chains) as report:
+        with (
+            progress_bar(progress, num_draws * num_chains) as report,
+            saving(recorder, lambda: trace_of(last_kernel(), _Found(), is_interrupted=True)),
+        ):
             until = num_warmup // 2
             if recentre and until:
                 run = lockstep.Runner(kernel, schedule, keys, slots)
                 lanes = fill(recorder, run, lanes, until, interrupt, report)
                 if not interrupt.is_set():
                     kernel, note = _recentred(kernel, lanes.position, until, recentre)
-                    recorder.facts["notes"] += (note,)
+                    notes += (note,)
                     lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
             fill(recorder, lockstep.Runner(kernel, schedule, keys, slots), lanes, num_draws, interrupt, report)
         if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-        trace = recorder.trace(is_interrupted=interrupt.is_set() or recorder.num_finished < num_draws)
-        if scan and not interrupt.is_set():
-            trace = _scanned(trace, scan, key, interrupt, progress=progress is True)
+        last, found = last_kernel(), _Found()
+        is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
+        if scan and last and not interrupt.is_set():
+            scan_key = jr.fold_in(key, num_chains)
+            try:
+                found = _scanned(last, recorder, scan, scan_key, interrupt, progress=progress is True)
+            except Exception as error:
+                raise SamplingError(
+                    f"The draws are made, and the pass over all rows that checks them broke: {error!r}. They are in "
+                    "the `trace` of this exception; `sample(scan=0)` leaves the pass out.",
+                    trace_of(last, _Found(), is_interrupted=is_interrupted),
+                ) from error
+        trace = trace_of(last, found, is_interrupted=is_interrupted)
     warn_of(trace, stacklevel=2)
     return trace
+
+
+class _Found(NamedTuple):
+    """What the pass over all rows has come to."""
+
+    scan: Scan | None = None
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+def _scanned(
+    kernel: MetropolisHastings,
+    recorder: Recorder,
+    count: int,
+    key: Array,
+    interrupt: threading.Event,
+    *,
+    progress: bool,
+) -> _Found:
+    """Read every row at some proposals."""
+    began = time.perf_counter()
+    draws = recorder.draws()
+    try:
+        found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=progress), ()
+    except KeyboardInterrupt:
+        found, notes = None, ("the pass over all rows was interrupted",)
+    return _Found(found, time.perf_counter() - began, notes)
 
 
 def _recentred(
@@ -119,7 +189,8 @@ def _recentred(
 ) -> tuple[MetropolisHastings, str]:
     """Make the surrogate again where the chains are, if they are far from where it was made; and say so."""
     flat = np.asarray(jax.vmap(lambda position: ravel_pytree(position)[0])(positions), np.float64)
-    here = np.asarray(ravel_pytree(cast(Any, kernel.surrogate).position)[0], np.float64)
+    assert isinstance(kernel.surrogate, PlacedSurrogate)
+    here = np.asarray(ravel_pytree(kernel.surrogate.position)[0], np.float64)
     spread = flat.std(0)
     far = float(np.sqrt(np.mean(((flat.mean(0) - here) / np.where(spread > 0, spread, 1)) ** 2)))
     words = f"after {draw} warm-up draws the chains were {far:.2g} sd from the reference of the surrogate"
@@ -129,26 +200,8 @@ def _recentred(
     return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a pass over all rows)"
 
 
-def _facts_of(kernel: MetropolisHastings, schedule: Schedule) -> dict[str, Any]:
-    return {"kernel": kernel, "settings": settings_of(kernel, is_scheduled=schedule.temperature is not None)}
-
-
-def _scanned(trace: Trace, count: int, key: Array, interrupt: threading.Event, *, progress: bool) -> Trace:
-    """Read every row at some proposals; whatever happens there, the draws are not lost."""
-    assert trace.kernel is not None
-    began = time.perf_counter()
-    try:
-        found = scan_rows(trace.kernel, trace, count, jr.fold_in(key, trace.num_chains), interrupt, progress=progress)
-    except KeyboardInterrupt:
-        notes = (*trace.notes, "the pass over all rows was interrupted")
-        return dataclasses.replace(trace, notes=notes, scan_seconds=time.perf_counter() - began)
-    except Exception as error:
-        raise SamplingError(
-            f"The draws are made, and the pass over all rows that checks them broke: {error!r}. They are in the "
-            "`trace` of this exception; `sample(scan=0)` leaves the pass out.",
-            trace,
-        ) from error
-    return dataclasses.replace(trace, scan=found, scan_seconds=time.perf_counter() - began)
+def _notes_of(source: Source) -> tuple[str, ...]:
+    return source.notes if isinstance(source, NotedSource) else ()
 
 
 def _check_arguments(
@@ -177,7 +230,7 @@ def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) 
         return
     if not callable(recentre):
         raise TypeError(f"`sample(recentre=...)` must be a function of a position or None; got {brief(recentre)}.")
-    if not hasattr(kernel.surrogate, "position"):
+    if not isinstance(kernel.surrogate, PlacedSurrogate):
         raise ValueError("`sample(recentre=...)` needs a kernel with a surrogate that has a position, as Taylor does.")
     if num_chains < 2:
         raise ValueError("`sample(recentre=..., num_chains=1)`: the spread of chains tells how far they are: run more.")
@@ -190,8 +243,8 @@ def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int)
     shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)
     if not leaves or any(leaf.ndim == 0 for leaf in leaves):
         return shared
-    is_one = are_scalars(kernel, initial)
-    is_each = are_scalars(kernel, jax.tree.map(lambda leaf: leaf[0], initial))
+    is_one = are_scalars(kernel.target, initial)
+    is_each = are_scalars(kernel.target, jax.tree.map(lambda leaf: leaf[0], initial))
     lengths = {len(leaf) for leaf in leaves}
     if lengths != {num_chains}:
         if is_each and not is_one and len(lengths) == 1 and any(leaf.ndim > 1 for leaf in leaves):

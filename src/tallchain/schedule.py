@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tallchain.functions import as_function
-from tallchain.types import Array, PyTree, ScaledProposal, brief, is_positive, part, set_fields, static
-
-if TYPE_CHECKING:
-    from tallchain.kernel import MetropolisHastings
+from tallchain.kernel import MetropolisHastings
+from tallchain.parts import part, set_fields, static
+from tallchain.types import Array, PyTree, ScaledProposal
+from tallchain.validation import brief, is_positive
 
 
 @part

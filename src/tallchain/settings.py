@@ -6,14 +6,13 @@ import dataclasses
 import functools
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
 import numpy as np
 
 from tallchain.functions import Function
-
-if TYPE_CHECKING:
-    from tallchain.kernel import MetropolisHastings
+from tallchain.kernel import MetropolisHastings
 
 _LONGEST = 100
 
@@ -59,18 +58,22 @@ def settings_of(kernel: MetropolisHastings, *, is_scheduled: bool = False) -> Se
 
 
 def describe(part: Any, *, static_only: bool = False) -> str:
-    """Return the name of a part with its settings, as far as they are plain values or arrays."""
+    """Return the name of a part with its settings, as far as they are plain values, arrays or parts without arrays."""
     if not dataclasses.is_dataclass(part):
         return name_of(part)
-    fields = [f for f in dataclasses.fields(part) if f.metadata.get("static") or not static_only]
-    values = ((f.name, _plain(getattr(part, f.name))) for f in fields)
-    return f"{type(part).__name__}({', '.join(f'{name}={value}' for name, value in values if value)})"
+    values = [(f, getattr(part, f.name)) for f in dataclasses.fields(part)]
+    if static_only:
+        values = [(f, value) for f, value in values if f.metadata.get("static") or not jax.tree.leaves(value)]
+    said = ((f.name, _plain(value)) for f, value in values)
+    return f"{type(part).__name__}({', '.join(f'{name}={value}' for name, value in said if value)})"
 
 
 def _plain(value: Any) -> str:
-    """Return a value in words; nothing for one that has parts of its own."""
+    """Return a value in words; nothing for one that has arrays of its own."""
     if isinstance(value, bool | int | float | str):
         return repr(value)
+    if dataclasses.is_dataclass(value) and not jax.tree.leaves(value):
+        return describe(value)
     shape = getattr(value, "shape", None)
     if shape is None:
         return ""

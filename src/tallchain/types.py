@@ -6,95 +6,17 @@ The parts do not know each other. They meet in `tallchain.kernel`, and only thro
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
-
-from tallchain.functions import Function, Handle
 
 Array = jax.Array
 PyTree = Any
 RowFunction = Callable[[PyTree], Array]  # one row of the data -> one number
-T = TypeVar("T")
-_LONGEST_QUOTE = 200
-
-
-# ---- parts: frozen dataclasses that are pytrees ------------------------------------------------
-
-
-def static(default: Any = dataclasses.MISSING) -> Any:
-    """Mark a field of a `part` as static: a function, a size or a name, not an array."""
-    return dataclasses.field(default=default, metadata={"static": True})
-
-
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(static,))
-def part(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen dataclass and a pytree; fields marked `static()` belong to its structure.
-
-    Constructors check and prepare what the user gave them; JAX rebuilds parts with tracers inside. So rebuilding
-    does not go through the constructor, which is what sets this apart from `jax.tree_util.register_dataclass`.
-    """
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
-    fields = dataclasses.fields(cls)
-    leaves = [f.name for f in fields if not f.metadata.get("static")]
-    statics = [f.name for f in fields if f.metadata.get("static")]
-
-    def flatten_with_keys(self: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-        children = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in leaves]
-        structure = (getattr(self, name) for name in statics)
-        return children, tuple(value.handle if isinstance(value, Function) else value for value in structure)
-
-    def unflatten(structure: tuple[Any, ...], children: Any) -> T:
-        fixed = (value.get() if isinstance(value, Handle) else value for value in structure)
-        values = zip([*statics, *leaves], [*fixed, *children], strict=True)
-        return set_fields(object.__new__(cls), **dict(values))
-
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
-    return cls
-
-
-def replace(of: T, /, **changes: Any) -> T:
-    """Return a copy of a part with some fields changed, unchecked: values may be tracers."""
-    return set_fields(object.__new__(type(of)), **vars(of) | changes)
-
-
-def set_fields(of: T, /, **values: Any) -> T:
-    """Fill the fields of a part under construction; parts are frozen once their constructor is done."""
-    for name, value in values.items():
-        object.__setattr__(of, name, value)
-    return of
-
-
-def is_traced(tree: Any) -> bool:
-    """Whether some value is a tracer: inside `jit` or `vmap` shapes can be checked, values cannot."""
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
-
-
-def is_positive(value: Any) -> bool:
-    """Whether a value is one positive finite number; anything else is not, whatever it is."""
-    is_number = not isinstance(value, str | bool | None) and np.ndim(value) == 0
-    return is_number and np.issubdtype(np.asarray(value).dtype, np.number) and bool(0 < value < np.inf)
-
-
-def is_whole(value: Any, least: int) -> bool:
-    """Whether a value is a whole number, at least so large; True and False are not numbers."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
-
-
-def brief(value: Any) -> str:
-    """Quote a value in an error: its repr, cut where that is long."""
-    return cut(repr(value))
-
-
-def cut(text: str) -> str:
-    """Bring a long text onto one line, and cut it."""
-    return text if len(text) <= _LONGEST_QUOTE else " ".join(text.split())[:_LONGEST_QUOTE] + " ..."
 
 
 # ---- records -----------------------------------------------------------------------------------
@@ -115,7 +37,7 @@ class Population(NamedTuple):
     repeats: bool
     """Whether a row may come twice in one decision: then reading N rows is not reading all rows."""
     num_exact: int = 0
-    """Rows beside the N that every decision reads: a test never sees them, the offset holds what they say."""
+    """Further rows, which every decision reads: the source puts what they say into the offset, a test never sees it."""
 
     num_data: int = 0
     """Rows of the data, if some are there to sample more than once, each for a part of a row; else 0."""
@@ -126,11 +48,22 @@ class Population(NamedTuple):
         return self.num_data or self.num_rows + self.num_exact
 
 
+class Target(NamedTuple):
+    """What a proposal may look at: the parts of the kernel as the schedule has them at this draw."""
+
+    posterior: Posterior
+    surrogate: Surrogate | None
+    source: Source
+
+
 class Proposed(NamedTuple):
-    """A candidate and log q(old | new) - log q(new | old)."""
+    """A candidate, and what it took."""
 
     position: PyTree
     log_correction: Array | float
+    """log q(old | new) - log q(new | old)."""
+    num_rows: Array | int = 0
+    """Rows read to make it."""
 
 
 class Ask(NamedTuple):
@@ -144,8 +77,33 @@ class Ask(NamedTuple):
     """Count these rows as scanned to set the test up, not as looked at by the test."""
     fresh: Array | bool = False
     """Forget the evidence first; rows already seen do not come again all the same."""
-    exact: Array | bool = False
-    """The last so many of the rows that every decision reads. Asked by the kernel, never by a test."""
+
+
+class Seen(NamedTuple):
+    """What one look has shown."""
+
+    evidence: Any
+    """Of the rows that were asked for."""
+    taken: Array
+    """How many of these were read."""
+    read: Array
+    """Rows read in all."""
+    known: Array
+    """What the other rows add to the log ratio: it goes into the offset."""
+
+
+class Block(NamedTuple):
+    """Some rows of a sweep."""
+
+    rows: PyTree
+    index: Array
+    """Where the source keeps each row."""
+    is_valid: Array
+    """Entries that count: the others were in a block before."""
+    share: Array
+    """1/c for a row that the source has c times, each for a part of a row; else 1."""
+    is_sampled: Array
+    """False for rows that every decision reads."""
 
 
 class Judgement(NamedTuple):
@@ -162,9 +120,9 @@ class Verdict(NamedTuple):
 
     is_accepted: Array
     num_rows: Array
-    """Rows looked at by the test: what the paper's tables count."""
+    """Rows read for the decision: what the paper's tables count."""
     num_scanned: Array
-    """Rows read beside them, for bounds or design."""
+    """Additional rows scanned, for bounds, designs or proposals."""
     log_ratio: Array
     """The estimate Delta* (exact after a full read) on which the decision fell."""
     is_invalid: Array
@@ -184,9 +142,8 @@ class Evidence(Protocol):
         """Mean of the numbers seen; not finite if one of them was not."""
         ...
 
-    @classmethod
-    def empty(cls) -> Any:
-        """Return the summary of no rows."""
+    def empty(self) -> Any:
+        """Return the summary of no rows; a class method will do where the evidence so far has no part in it."""
         ...
 
     def of(self, values: Array, is_valid: Array) -> Any:
@@ -231,8 +188,8 @@ class Proposal(Protocol):
         """Draw all the randomness of one proposal; only the shapes of `position` may matter."""
         ...
 
-    def propose(self, noise: PyTree, position: PyTree) -> Proposed:
-        """Make the candidate."""
+    def propose(self, noise: PyTree, position: PyTree, target: Target) -> Proposed:
+        """Make the candidate; most proposals have no use for the target."""
         ...
 
 
@@ -245,20 +202,18 @@ class ScaledProposal(Proposal, Protocol):
         ...
 
 
-class AcceptanceTest(Protocol):
-    """A rule that asks for rows until it can decide. It never sees a parameter, a model or a proposal.
-
-    Three methods are welcome where they make sense. `report(memory, evidence, population)` gives numbers by name to
-    keep with the verdict of a decision. The others are used by `tallchain.diagnostics.audit`: `chance(memory, evidence,
-    population)` is the probability to accept given the rows on which the decision falls, for rules whose own noise has
-    no part in how many rows they read; `exact_chance(log_ratio)` that of the test on all rows which the rule
-    approximates.
-    """
+@runtime_checkable
+class CostlyProposal(Proposal, Protocol):
+    """A proposal that is too costly to make at every turn for the few chains that have just decided."""
 
     @property
-    def Evidence(self) -> Any:  # noqa: N802 (a class)
-        """The `Evidence` record it wants its rows summarised in; a class attribute will do."""
+    def share_waiting(self) -> float:
+        """Share of the chains, above 0 and at most 1, that must wait for a candidate before they are made together."""
         ...
+
+
+class AcceptanceTest(Protocol):
+    """A rule that asks for rows until it can decide. It never sees a parameter, a model or a proposal."""
 
     def appetite(self, population: Population) -> int:
         """Rows it usually wants between two judgements; sets the width of the source's windows."""
@@ -268,16 +223,45 @@ class AcceptanceTest(Protocol):
         """Draw all the randomness of one decision."""
         ...
 
-    def open(self, noise: PyTree, offset: Array, bound: Array | None, population: Population) -> tuple[PyTree, Ask]:
-        """Begin.
+    def open(self, noise: PyTree, bound: Array | None, population: Population) -> tuple[PyTree, Any, Ask]:
+        """Begin: return a memory, the evidence of no rows, and what to read first.
 
-        `offset` is the part of the log ratio that no row contributes to. `bound` is at least the range (largest minus
-        smallest) of the numbers per row, None where nobody gave one.
+        `bound` is at least the range (largest minus smallest) of the numbers per row, None where nobody gave one.
         """
         ...
 
-    def judge(self, memory: PyTree, evidence: Any, population: Population) -> Judgement:
-        """Judge, once the rows asked for have been read. Pure."""
+    def judge(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> Judgement:
+        """Judge, once the rows asked for have been read. Pure.
+
+        `offset` is the part of the log ratio that the rows asked for do not contribute to.
+        """
+        ...
+
+
+@runtime_checkable
+class ReportingTest(AcceptanceTest, Protocol):
+    """A test that has more to say of a decision."""
+
+    def report(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> dict[str, Array]:
+        """Return numbers by name, to keep with the verdict."""
+        ...
+
+
+@runtime_checkable
+class IntegratedTest(AcceptanceTest, Protocol):
+    """A test whose own randomness has no part in how many rows it reads, so that an audit can integrate it out."""
+
+    def chance(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> Array:
+        """P(accept) given the rows on which the decision falls."""
+        ...
+
+
+@runtime_checkable
+class ApproximateTest(AcceptanceTest, Protocol):
+    """A test that approximates one on all rows."""
+
+    def exact_chance(self, log_ratio: Array) -> Array:
+        """P(accept) of the test on all rows."""
         ...
 
 
@@ -297,6 +281,26 @@ class Surrogate(Protocol):
         ...
 
 
+@runtime_checkable
+class PlacedSurrogate(Surrogate, Protocol):
+    """A surrogate that was made at one position, and is best near it."""
+
+    @property
+    def position(self) -> PyTree:
+        """Where."""
+        ...
+
+
+@runtime_checkable
+class SummedSurrogate(Surrogate, Protocol):
+    """A surrogate that knows of how many rows it is the sum."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows."""
+        ...
+
+
 class Source(Protocol):
     """Rows, in a random order that is new for every decision."""
 
@@ -309,8 +313,8 @@ class Source(Protocol):
         """Rows to read at one look for a test that wants `appetite` rows between judgements."""
         ...
 
-    def first_rows(self, count: int) -> PyTree:
-        """Some rows to check a likelihood with."""
+    def some_rows(self, count: int) -> PyTree:
+        """Return at most so many of the rows to sample from, as good as chosen at random."""
         ...
 
     def draw(self, key: Array) -> PyTree:
@@ -328,10 +332,49 @@ class Source(Protocol):
         width: int,
         row_function: RowFunction,
         summarise: Callable[[Array, Array], Any],
-    ) -> tuple[PyTree, Any, Array]:
-        """Evaluate the row function on the next window; return the cursor, the EVIDENCE, and the rows taken.
+    ) -> tuple[PyTree, Seen]:
+        """Evaluate the row function on the next window; return the cursor and what was seen.
 
         Evidence, not rows, so that a source spread over devices can merge it across them.
+        """
+        ...
+
+    def sweep(
+        self,
+        summarise: Callable[[Block], PyTree],
+        merge: Callable[[Any, Any], Any] = ...,
+        *,
+        lanes: int = 1,
+        results: int = 1,
+        report: Callable[[int], None] | None = None,
+    ) -> Any:
+        """Summarise every row once, in blocks, and merge the summaries: not inside `jit`.
+
+        Args:
+            summarise: makes a summary of a block. A part, so that its arrays are arguments of the program, and not
+                constants; programs are kept by its `log_likelihood`, if it has one.
+            merge: of the result so far (None at first) and the summaries of some blocks, which have the blocks along a
+                first axis, makes the result. By default they are added up in float64.
+            lanes: numbers worked on at a time for each row, about: the more, the narrower the blocks.
+            results: numbers in a summary, about: the more, the fewer blocks are summarised at a time.
+            report: called with the rows read so far, between dispatches; may raise to end the sweep.
+        """
+        ...
+
+    def order(self) -> np.ndarray | None:
+        """Return which row of the user's data each of the source's rows is; None if they are the same."""
+        ...
+
+    def reweighted(self, exact: Any = (), copies: Any = None, batch_size: int | None = None) -> Source:
+        """Return a source of the same rows, some of them read always or more often.
+
+        Args:
+            exact: indices of rows that EVERY decision reads; only the others are sampled. For the few rows on which
+                most depends (`surrogates.influence`).
+            copies: how often the source is to have each row, at least once; None: once. A row that is there c times
+                counts for 1/c of a row each time, so that Delta* stays unbiased, and rows that matter more are met
+                more often: row i with probability proportional to c_i.
+            batch_size: m, the rows a test reads between judgements; None for as many as now.
         """
         ...
 
@@ -342,4 +385,14 @@ class SuitedSource(Source, Protocol):
 
     def suited(self, appetite: int) -> Source:
         """Return the same rows, to be read by a test that wants `appetite` rows between judgements."""
+        ...
+
+
+@runtime_checkable
+class NotedSource(Source, Protocol):
+    """A source with something to say in a summary."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What, in words."""
         ...

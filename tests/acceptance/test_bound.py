@@ -125,7 +125,7 @@ def test_bootstrap_limits_hold_the_true_moments(key: jax.Array) -> None:
     """E|X| = 2/e and E|X|^3 = 12/e - 2 for exponential rows; Lambda_i is linear in them here."""
     kernel = kernel_of()
     trace = run(kernel, key)
-    found = tc.diagnostics.bound_limits(kernel, trace, num_proposals=20, num_rows=2000, num_resamples=200)
+    found = tc.checking.bound_limits(kernel, trace, num_proposals=20, num_rows=2000, num_resamples=200)
     first, third = 2 / math.e, 12 / math.e - 2
     centred = np.abs(ROWS - ROWS.mean(dtype=np.float64)) / ROWS.std(dtype=np.float64)
     assert centred.mean() == pytest.approx(first, rel=0.02)
@@ -138,4 +138,4 @@ def test_bootstrap_limits_hold_the_true_moments(key: jax.Array) -> None:
     assert one.epsilon.value == pytest.approx((6.4 * one.third.value + 2 * one.first.value) / math.sqrt(found.batch))
     assert "95 % bootstrap limits" in str(found)
     with pytest.raises(ValueError, match="num_rows"):
-        tc.diagnostics.bound_limits(kernel, trace, num_rows=3)
+        tc.checking.bound_limits(kernel, trace, num_rows=3)

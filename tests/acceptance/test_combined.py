@@ -18,6 +18,9 @@ from tallchain.types import Population
 POPULATION = Population(10**6, 50, repeats=True)
 
 
+NOTHING = jnp.float32(0)  # of an offset
+
+
 def evidence(count: int, mean: float, variance: float) -> Moments:
     return Moments(jnp.int32(count), jnp.float32(mean), jnp.float32(variance * (count - 1)))
 
@@ -28,11 +31,11 @@ def combined(looks: int = 8) -> Combined:
 
 def planned(test: Combined, variance: float, offset: float = 0.0, population: Population = POPULATION):
     """Return the judgement after a pilot of 50 rows, and the noise X that goes with the plan."""
-    memory, ask = test.open(test.draw(jr.key(3)), jnp.float32(offset), None, population)
+    memory, _, ask = test.open(test.draw(jr.key(3)), None, population)
     assert int(ask.rows) == 50
-    judgement = test.judge(memory, evidence(50, 40.0, variance), population)
+    judgement = test.judge(memory, jnp.float32(offset), evidence(50, 40.0, variance), population)
     at_the_end = evidence(int(judgement.memory.plan), 0.0, variance)
-    return judgement, float(test._foresee(judgement.memory, at_the_end, population)[0]) - offset
+    return judgement, float(test._foresee(judgement.memory, NOTHING, at_the_end, population)[0])
 
 
 def test_a_pilot_decides_nothing_and_plans() -> None:
@@ -58,7 +61,8 @@ def test_stops_where_the_rest_could_not_turn_it(sign: int, factor: float, is_sur
     judgement, x = planned(test, 400.0, offset=0.3)
     bound = student.ppf(1 - 0.001, 49) * np.sqrt(400.0 * (1 / 100 - 1 / 400))
     mean = sign * factor * bound - x - 0.3
-    again = test.judge(judgement.memory, evidence(100, mean, 1e6), POPULATION)  # the variance is the pilot's
+    # The variance is the pilot's.
+    again = test.judge(judgement.memory, jnp.float32(0.3), evidence(100, mean, 1e6), POPULATION)
     assert bool(again.is_decided) is is_sure
     assert bool(again.is_accepted) is (sign > 0)
     assert int(again.ask.rows) == 50
@@ -68,7 +72,7 @@ def test_is_decided_when_the_plan_is_done() -> None:
     test = combined()
     judgement, x = planned(test, 400.0)
     for mean in (-x - 0.01, -x + 0.01):
-        done = test.judge(judgement.memory, evidence(400, mean, 400.0), POPULATION)
+        done = test.judge(judgement.memory, NOTHING, evidence(400, mean, 400.0), POPULATION)
         assert done.is_decided
         assert bool(done.is_accepted) is (mean > -x)
 
@@ -88,11 +92,12 @@ def turned(test: Combined, key: jax.Array, count: int = 20_000) -> float:
 
     def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         noise_key, first_key, rest_key = jr.split(key, 3)
-        memory, _ = test.open(test.draw(noise_key), jnp.float32(0), None, POPULATION)
-        memory = test.judge(memory, evidence(50, 0.0, 400.0), POPULATION).memory
+        memory, _, _ = test.open(test.draw(noise_key), None, POPULATION)
+        memory = test.judge(memory, NOTHING, evidence(50, 0.0, 400.0), POPULATION).memory
         mean, rest = jnp.sqrt(400 / 300) * jr.normal(first_key), jnp.sqrt(400 / 100) * jr.normal(rest_key)
-        early = test.judge(memory, evidence(300, 0.0, 400.0)._replace(mean=mean), POPULATION)
-        late = test.judge(memory, evidence(400, 0.0, 400.0)._replace(mean=0.75 * mean + 0.25 * rest), POPULATION)
+        early = test.judge(memory, NOTHING, evidence(300, 0.0, 400.0)._replace(mean=mean), POPULATION)
+        all_rows = evidence(400, 0.0, 400.0)._replace(mean=0.75 * mean + 0.25 * rest)
+        late = test.judge(memory, NOTHING, all_rows, POPULATION)
         return early.is_decided, early.is_decided & (early.is_accepted != late.is_accepted)
 
     early, wrong = jax.jit(jax.vmap(one))(jr.split(key, count))
@@ -103,10 +108,10 @@ def turned(test: Combined, key: jax.Array, count: int = 20_000) -> float:
 class _Forgetful(Combined):
     """Draws a new noise when the plan is done."""
 
-    def judge(self, memory, evidence, population):
+    def judge(self, memory, offset, evidence, population):
         fresh = self.draw(jr.key(jr.bits(jr.key(0)) ^ memory.barker.noise.bits))
         noise = jax.tree.map(lambda a, b: jnp.where(evidence.count >= memory.plan, a, b), fresh, memory.barker.noise)
-        return super().judge(memory._replace(barker=memory.barker._replace(noise=noise)), evidence, population)
+        return super().judge(memory._replace(barker=memory.barker._replace(noise=noise)), offset, evidence, population)
 
 
 def test_hardly_any_early_decision_would_be_turned(key: jax.Array) -> None:

@@ -31,9 +31,9 @@ def evidence(mean: float) -> Moments:
     ],
 )
 def test_judge(test, noise: float, offset: float, mean: float, is_accepted: bool) -> None:
-    memory, ask = test.open(jnp.float32(noise), jnp.float32(offset), None, POPULATION)
+    memory, _, ask = test.open(jnp.float32(noise), None, POPULATION)
     assert (ask.rows, ask.census) == (1000, True)
-    judgement = test.judge(memory, evidence(mean), POPULATION)
+    judgement = test.judge(memory, jnp.float32(offset), evidence(mean), POPULATION)
     assert judgement.is_decided is True
     assert bool(judgement.is_accepted) is is_accepted
 
@@ -49,8 +49,8 @@ def test_acceptance_probability(test, probability, delta: float) -> None:
     keys = jax.random.split(jax.random.key(SEED), count)
 
     def decide(key: jax.Array) -> jax.Array:
-        memory, _ = test.open(test.draw(key), jnp.float32(0), None, POPULATION)
-        return test.judge(memory, evidence(delta), POPULATION).is_accepted
+        memory, _, _ = test.open(test.draw(key), None, POPULATION)
+        return test.judge(memory, jnp.float32(0), evidence(delta), POPULATION).is_accepted
 
     expected = probability(delta)
     standard_error = np.sqrt(expected * (1 - expected) / count) + 1e-9

@@ -16,14 +16,14 @@ from conftest import SEED
 from tallchain import MetropolisHastings
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.evidence import Moments, SkewMoments
-from tallchain.acceptance.minibatch_barker import STOPPING
-from tallchain.acceptance.stopping import Pilot
+from tallchain.acceptance.stopping import RULES, PilotBatch
 from tallchain.acceptance.tables import Noise, Reading, logistic
 from tallchain.functions import shared
 from tallchain.models import Posterior
+from tallchain.parts import replace
 from tallchain.proposals import Fixed
 from tallchain.sources import Shuffled, WithReplacement
-from tallchain.types import Population, replace
+from tallchain.types import Population
 
 POPULATION = Population(10_000, 100, repeats=False)
 REPEATING = POPULATION._replace(repeats=True)
@@ -42,9 +42,9 @@ def judge(test, seen: Moments, offset=0.0, normal=0.0, correction=0.0, logistic=
     test = replace(test, tables=replace(test.tables, atoms=atoms))
     bits = np.uint32(np.clip(expit(logistic) * 2.0**32, 0, 2.0**32 - 1))
     noise = Noise(jnp.float32(normal), jnp.asarray(bits), jnp.zeros(2))
-    memory, ask = test.open(noise, jnp.float32(offset), None, population)
+    memory, _, ask = test.open(noise, None, population)
     assert int(ask.rows) == 100
-    return test.judge(memory, seen, population)
+    return test.judge(memory, jnp.float32(offset), seen, population)
 
 
 def growing(**arguments) -> MinibatchBarker:
@@ -152,7 +152,7 @@ def test_noise_has_the_laws_it_should(key: jax.Array) -> None:
 
 
 # Every stopping rule with every kind of skew correction it has, and the skewness of the rows.
-KINDS = [(stopping, False, 1.0) for stopping in STOPPING]
+KINDS = [(stopping, False, 1.0) for stopping in RULES]
 KINDS += [(stopping, True, gamma) for stopping in ("fresh", "pilot", "growth") for gamma in (-1.3, 2.0)]
 KINDS += [("growth", "printed", 2.0)]
 
@@ -173,11 +173,11 @@ def test_chance_agrees_with_judge(stopping: str, skew: bool | str, gamma: float,
         seen, first = Moments(*seen[:3]), Moments(*first[:3])
 
     def decide(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        memory, _ = test.open(test.draw(key), jnp.float32(0.2), None, REPEATING)
+        memory, _, _ = test.open(test.draw(key), None, REPEATING)
         if stopping != "growth":
-            memory = memory._replace(pilot=Pilot.of(first))
-        judgement = test.judge(memory, seen, REPEATING)
-        return judgement.is_decided & judgement.is_accepted, test.chance(memory, seen, REPEATING)
+            memory = memory._replace(pilot=PilotBatch.of(first))
+        judgement = test.judge(memory, jnp.float32(0.2), seen, REPEATING)
+        return judgement.is_decided & judgement.is_accepted, test.chance(memory, jnp.float32(0.2), seen, REPEATING)
 
     count = 200_000
     accepted, chances = jax.jit(jax.vmap(decide))(jr.split(key, count))

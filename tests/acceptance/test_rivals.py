@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks.targets import exact_starts
 from jax import lax
 from jax import random as jr
 from scipy import integrate, stats
@@ -17,6 +16,7 @@ from scipy.special import expit, hyp0f1
 
 from conftest import SEED
 from scenarios import SCENARIOS, Scenario, normal_mean
+from studies.targets import exact_starts
 from tallchain import MetropolisHastings, Posterior, RandomWalk
 from tallchain.acceptance import Austere, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.acceptance.austere import standard_error
@@ -25,9 +25,10 @@ from tallchain.acceptance.penalty import penalty
 from tallchain.acceptance.tables import Reading
 from tallchain.kernel import State
 from tallchain.models import gaussian_mixture
+from tallchain.parts import part, replace, static
 from tallchain.proposals import Fixed
 from tallchain.sources import Shuffled
-from tallchain.types import Population, part, replace, static
+from tallchain.types import Population
 
 POPULATION = Population(10_000, 100, repeats=False)
 REPEATING = POPULATION._replace(repeats=True)
@@ -39,8 +40,8 @@ def moments(count: int, mean: float, sd: float) -> Moments:
 
 
 def judge(test: Any, seen: Any, noise: float = 0.0, offset: float = 0.0, bound=None, population=POPULATION) -> Any:
-    memory, _ = test.open(jnp.float32(noise), jnp.float32(offset), bound, population)
-    return test.judge(memory, seen, population)
+    memory, _, _ = test.open(jnp.float32(noise), bound, population)
+    return test.judge(memory, jnp.float32(offset), seen, population)
 
 
 # ---- penalty -----------------------------------------------------------------------------------
@@ -177,9 +178,9 @@ def test_austere_standard_error() -> None:
 
 def test_austere_scans_before_it_chooses_its_design() -> None:
     test = Austere.nonconservative(10_000, 0.05)
-    memory, ask = test.open(jnp.float32(0), jnp.float32(0), None, POPULATION)
+    memory, _, ask = test.open(jnp.float32(0), None, POPULATION)
     assert (int(ask.rows), bool(ask.census), bool(ask.apart)) == (10_000, True, True)
-    far, near = (test.judge(memory, moments(10_000, mean, 1.0), POPULATION) for mean in (1.0, 1e-5))
+    far, near = (test.judge(memory, jnp.float32(0), moments(10_000, mean, 1.0), POPULATION) for mean in (1.0, 1e-5))
     assert not far.is_decided
     assert far.ask.fresh
     assert int(far.memory.design) == 100
@@ -194,7 +195,7 @@ def test_austere_scans_before_it_chooses_its_design() -> None:
 @pytest.mark.parametrize(("look", "count"), [(1, 100), (4, 338), (9, 8_000)])
 def test_confidence_interval(bound: str, look: int, count: int) -> None:
     test = Confidence(delta=0.02, p=3.0, bound=bound)
-    memory, _ = test.open(jnp.float32(0), jnp.float32(0), jnp.float32(7.0), POPULATION)
+    memory, _, _ = test.open(jnp.float32(0), jnp.float32(7.0), POPULATION)
     memory = memory._replace(look=jnp.int32(look))
     delta_j = 0.02 * 2 / (3 * look**3)
     sd = 2.0 * np.sqrt((count - 1) / count)
@@ -208,8 +209,8 @@ def test_confidence_interval(bound: str, look: int, count: int) -> None:
     width = float(test.half_width(moments(count, 0.0, 2.0), memory, POPULATION))
     assert width == pytest.approx(expected[bound], rel=1e-4)
     seen = lambda gap: Extremes(moments(count, gap, 2.0), jnp.float32(-3), jnp.float32(3))  # noqa: E731
-    assert test.judge(memory, seen(1.001 * width), POPULATION).is_decided
-    assert not test.judge(memory, seen(0.999 * width), POPULATION).is_decided
+    assert test.judge(memory, jnp.float32(0), seen(1.001 * width), POPULATION).is_decided
+    assert not test.judge(memory, jnp.float32(0), seen(0.999 * width), POPULATION).is_decided
 
 
 def test_confidence_grows_geometrically() -> None:
@@ -219,9 +220,10 @@ def test_confidence_grows_geometrically() -> None:
 
 def test_confidence_scans_for_the_range_when_nobody_gave_a_bound() -> None:
     test = Confidence()
-    memory, ask = test.open(jnp.float32(0), jnp.float32(0), None, POPULATION)
+    memory, _, ask = test.open(jnp.float32(0), None, POPULATION)
     assert (int(ask.rows), bool(ask.census), bool(ask.apart)) == (10_000, True, True)
-    judgement = test.judge(memory, Extremes(moments(10_000, 0, 1), jnp.float32(-2), jnp.float32(5)), POPULATION)
+    range_5 = Extremes(moments(10_000, 0, 1), jnp.float32(-2), jnp.float32(5))
+    judgement = test.judge(memory, jnp.float32(0), range_5, POPULATION)
     assert not judgement.is_decided
     assert judgement.ask.fresh
     assert float(judgement.memory.range) == 7
@@ -314,7 +316,6 @@ def test_disagreement_check_refuses_a_range_that_is_too_small() -> None:
 class _Broken:
     """Austere with something wrong: `redraw` takes a new u at every look, `factor` multiplies the variance."""
 
-    Evidence = Moments
     inner: Austere
     redraw: bool = static()
     factor: float = static()
@@ -325,17 +326,17 @@ class _Broken:
     def draw(self, key: jax.Array) -> jax.Array:
         return key
 
-    def open(self, noise: jax.Array, offset: jax.Array, bound: None, population: Population) -> Any:
-        memory, ask = self.inner.open(self.inner.draw(noise), offset, bound, population)
-        return (memory, offset, noise), ask
+    def open(self, noise: jax.Array, bound: None, population: Population) -> Any:
+        memory, evidence, ask = self.inner.open(self.inner.draw(noise), bound, population)
+        return (memory, noise), evidence, ask
 
-    def judge(self, memory: Any, evidence: Moments, population: Population) -> Any:
-        inner, offset, key = memory
+    def judge(self, memory: Any, offset: jax.Array, evidence: Moments, population: Population) -> Any:
+        inner, key = memory
         if self.redraw:
-            inner = inner._replace(threshold=self.inner.draw(jr.fold_in(key, evidence.count)) - offset)
+            inner = inner._replace(log_u=self.inner.draw(jr.fold_in(key, evidence.count)))
         evidence = evidence._replace(squares=self.factor * evidence.squares)
-        judgement = self.inner.judge(inner, evidence, population)
-        return judgement._replace(memory=(judgement.memory, offset, key))
+        judgement = self.inner.judge(inner, offset, evidence, population)
+        return judgement._replace(memory=(judgement.memory, key))
 
 
 @pytest.mark.parametrize("wrong", [{"redraw": True, "factor": 1.0}, {"redraw": False, "factor": 0.001}], ids=str)

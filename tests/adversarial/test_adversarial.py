@@ -21,7 +21,7 @@ import tallchain as tc
 from checks import Z_LIMIT
 from conftest import SEED
 from tallchain.functions import shared
-from tallchain.types import replace
+from tallchain.parts import replace
 
 NUM_ROWS = 100_000
 WEIGHT = 10.0  # N/K

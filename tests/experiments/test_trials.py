@@ -11,8 +11,8 @@ import pytest
 
 import tallchain as tc
 from conftest import SEED
+from tallchain.checking.trace import Trace
 from tallchain.experiments import trials
-from tallchain.trace import Trace
 
 DATA = {"x": np.random.default_rng(SEED).normal(size=2000).astype("float32")}
 

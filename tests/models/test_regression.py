@@ -19,7 +19,7 @@ from conftest import SEED
 from scenarios import Scenario
 from tallchain.models import Regression, linear_regression, logistic_regression, poisson_regression, probit_regression
 from tallchain.models.likelihoods import log_normal_cdf
-from tallchain.types import replace
+from tallchain.parts import replace
 
 known_noise = partial(linear_regression, noise_sd=1.0)
 FAR = np.array([-1e4, -300, -100, -40, -15, -6, -5, -4, -1, 0, 1, 5, 15, 40, 100, 300, 1e4], np.float32)

@@ -16,9 +16,10 @@ import checks
 import scenarios
 from conftest import SEED
 from tallchain import Barker, Metropolis, MetropolisHastings, Schedule, Shuffled, Trace
+from tallchain.parts import part
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.surrogates import Laplace, find_reference
-from tallchain.types import Array, Proposed, part
+from tallchain.types import Array, Proposed, Target
 
 COVARIANCE = np.array([[1.0, 0.3, -0.2], [0.3, 0.5, 0.1], [-0.2, 0.1, 2.0]])
 MEAN = {"a": jnp.float32(1.0), "b": jnp.array([-2.0, 0.5])}
@@ -66,7 +67,7 @@ def test_the_law_of_a_step(beta: float) -> None:
 def test_some_steps_are_those_of_a_random_walk() -> None:
     def one(pcn: PCN, key: Array) -> tuple[Array, Array, Array]:
         noise = pcn.draw(key, POSITION)
-        candidate, log_correction = pcn.propose(noise, POSITION)
+        candidate, log_correction, _ = pcn.propose(noise, POSITION)
         return noise.is_walk, ravel_pytree(candidate)[0], jnp.asarray(log_correction)
 
     keys = jr.split(jr.key(SEED), NUM_KEYS)
@@ -131,8 +132,8 @@ class Signed:
     def draw(self, key: Array, position: Any) -> Array:
         return self.right.draw(key, position)
 
-    def propose(self, noise: Array, position: Any) -> Proposed:
-        candidate, log_correction = self.right.propose(noise, position)
+    def propose(self, noise: Array, position: Any, target: Target) -> Proposed:
+        candidate, log_correction, _ = self.right.propose(noise, position, target)
         return Proposed(candidate, self.sign * log_correction)
 
 

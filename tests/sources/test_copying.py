@@ -45,7 +45,7 @@ def test_the_order_is_that_of_numpys_permutation(name: str, windows: bool) -> No
 def test_exact_rows_and_copies_keep_the_order() -> None:
     data, exact = np.arange(50, dtype=np.float32), np.array([40, 3])
     copies = 1 + np.arange(50) % 3
-    source = Shuffled(data, 10, seed=2, windows=False, exact=exact, copies=copies)
+    source = Shuffled(data, 10, seed=2, windows=False).reweighted(exact, copies)
     slots = np.repeat(np.setdiff1d(np.arange(50), exact), copies[np.setdiff1d(np.arange(50), exact)])
     order = np.concatenate([exact, slots[np.random.default_rng(2).permutation(len(slots))]])
     assert source.share is not None

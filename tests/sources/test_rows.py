@@ -12,7 +12,7 @@ import pytest
 
 import tallchain as tc
 from tallchain.sources import rows
-from tallchain.sources.rows import fingerprint, row_bytes, take_data
+from tallchain.sources.rows import row_bytes, take_data
 from tallchain.surrogates import Taylor, find_reference, influence
 
 POSTERIOR = tc.Posterior(lambda t: -0.5 * jnp.sum(t**2), lambda t, row: -0.5 * jnp.sum((row["x"] - t) ** 2))
@@ -71,7 +71,7 @@ def test_what_survives_is_taken(taker: str) -> None:
         "uint": np.array([0, 2**32 - 1, 1], np.uint64),
         "float": np.array([np.inf, -np.inf, 3.4e38]),
     }
-    taken = TAKERS[taker](data).first_rows(3)
+    taken = TAKERS[taker](data).some_rows(3)
     for name, kept in (("int", np.int32), ("uint", np.uint32), ("float", np.float32)):
         assert taken[name].dtype == kept
         np.testing.assert_array_equal(np.sort(taken[name]), np.sort(data[name]).astype(kept))
@@ -102,7 +102,7 @@ def test_arrays_on_an_accelerator_are_checked_there(monkeypatch: pytest.MonkeyPa
 
 def test_inside_jit_shapes_are_checked() -> None:
     def first(values: jax.Array) -> jax.Array:
-        return tc.WithReplacement({"x": values}, 1).first_rows(1)["x"]
+        return tc.WithReplacement({"x": values}, 1).some_rows(1)["x"]
 
     assert np.isnan(jax.jit(first)(jnp.array([jnp.nan, 1.0]))[0])
     refuse(lambda: jax.jit(first)(jnp.zeros(())), ValueError, "data['x']: shape ()")
@@ -120,15 +120,6 @@ def test_a_batch_is_refused_before_rows_are_read(taker: str, monkeypatch: pytest
     for size, hint in ((10.0, " Write 10."), (51, ""), (True, "")):
         quoted = f"`{taker}(batch_size=...)` must be a whole number between 1 and 50, the number of rows; got {size!r}."
         refuse(lambda size=size: call(size), ValueError, quoted + hint)
-
-
-def test_fingerprints_tell_arrays_apart() -> None:
-    values = np.arange(12.0).reshape(4, 3)
-    data = {"x": values[:, ::2], "y": jnp.zeros(4)}
-    before = fingerprint(data)
-    assert before == fingerprint({"x": values[:, ::2].copy(), "y": jnp.ones(4)})
-    values[2, 2] += 1
-    assert fingerprint(data) != before
 
 
 def test_row_bytes_are_jaxs() -> None:

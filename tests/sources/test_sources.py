@@ -17,8 +17,9 @@ from conftest import SEED
 from registry import SOURCES
 from tallchain import Austere, MetropolisHastings, Posterior, RandomWalk
 from tallchain.acceptance.evidence import Moments
+from tallchain.parts import replace
 from tallchain.sources import Shuffled, WithReplacement, shuffled
-from tallchain.types import Ask, replace
+from tallchain.types import Ask
 
 WITHOUT_REPLACEMENT = [name for name, source in SOURCES.items() if not source(np.zeros(2), 1).population.repeats]
 SHAPES = [(1, 1), (7, 7), (10, 3), (50, 1), (100, 10), (101, 10), (101, 60)]  # rows, width
@@ -36,7 +37,7 @@ def numbered(name: str, num_rows: int, batch_size: int = 1, **options: Any) -> A
 
 
 @partial(jax.jit, static_argnames="width")
-def look(source: Any, cursor: Any, rows: jax.Array, is_census: jax.Array, width: int) -> tuple[Any, Any, jax.Array]:
+def look(source: Any, cursor: Any, rows: jax.Array, is_census: jax.Array, width: int) -> tuple[Any, Any]:
     """One look at a numbered source that returns the numbers themselves and which of them count."""
     return source.look(cursor, Ask(rows, census=is_census), width, lambda row: row, lambda *window: window)
 
@@ -51,7 +52,10 @@ def read(source: Any, cursor: Any, asks: list[int], width: int, *, is_census: bo
     for ask in asks:
         left = ask
         while left > 0:
-            cursor, (values, is_valid), taken = look(source, cursor, jnp.int32(left), jnp.bool(is_census), width)
+            cursor, seen = look(source, cursor, jnp.int32(left), jnp.bool(is_census), width)
+            (values, is_valid), taken = seen.evidence, seen.taken
+            assert seen.read == taken
+            assert seen.known == 0
             assert 0 < taken <= min(left, width)
             np.testing.assert_array_equal(is_valid, np.arange(width) < taken)
             numbers.append(np.asarray(values)[np.asarray(is_valid)])
@@ -145,7 +149,7 @@ def test_rows_with_replacement_repeat() -> None:
 @shapes
 def test_a_census_is_the_storage_order(name: str, num_rows: int, width: int) -> None:
     source = numbered(name, num_rows)
-    stored = np.asarray(source.first_rows(num_rows))
+    stored = np.asarray(source.some_rows(num_rows))
     assert_each_once(stored, num_rows)
     cursor = begin(source, SEED)
     for asks in [[num_rows], uneven(num_rows, width)]:
@@ -181,7 +185,7 @@ def test_a_census_does_not_disturb_the_pass_it_interrupts(name: str, before: int
 @pytest.mark.parametrize(("rows", "expected"), [(-3, 0), (0, 0), (1, 1), (9, 9), (10, 10), (11, 10), (1000, 10)])
 def test_takes_what_is_asked_for_and_a_window_at_most(name: str, rows: int, expected: int) -> None:
     source = numbered(name, 100)
-    _, (_, is_valid), taken = look(source, begin(source, SEED), jnp.int32(rows), jnp.bool(False), 10)
+    _, ((_, is_valid), taken, *_) = look(source, begin(source, SEED), jnp.int32(rows), jnp.bool(False), 10)
     assert taken == is_valid.sum() == expected
 
 
@@ -195,8 +199,8 @@ def test_rows_beside_the_window_leave_no_trace(name: str) -> None:
         def summarise(values: jax.Array, is_valid: jax.Array) -> Moments:
             return Moments.of(jnp.where(is_valid, values, jnp.nan), is_valid)
 
-        cursor, seen, taken = source.look(cursor, Ask(rows), 10, lambda row: row, summarise)
-        return cursor, moments.merge(seen), taken
+        cursor, seen = source.look(cursor, Ask(rows), 10, lambda row: row, summarise)
+        return cursor, moments.merge(seen.evidence), seen.taken
 
     source = SOURCES[name](data, 5)
     cursor, moments, left = begin(source, SEED), Moments.empty(), 23
@@ -227,8 +231,7 @@ def test_rows_are_pytrees_that_stay_together_under_vmap_and_jit(name: str) -> No
         return source.look(cursor, Ask(8), 8, number_if_together, lambda values, is_valid: values)
 
     keys = jr.split(jr.key(SEED), 50)
-    _, together, taken = jax.jit(jax.vmap(first_window))(keys)
-    _, alone, _ = jax.jit(first_window)(keys[3])
+    (_, (together, taken, *_)), (_, (alone, *_)) = jax.jit(jax.vmap(first_window))(keys), jax.jit(first_window)(keys[3])
     assert together.shape == (50, 8)
     assert np.all(taken == 8)
     assert together.min() >= 0
@@ -242,7 +245,7 @@ def test_later_changes_of_the_data_are_not_seen(name: str) -> None:
     data = memory[-memory.ctypes.data % 64 :][: 2**16].view(np.float32)  # aligned, so JAX could share it
     source = SOURCES[name](data, 5)
     data[:] = 1
-    assert not np.any(source.first_rows(2**14))
+    assert not np.any(source.some_rows(2**14))
 
 
 # ---- how the mean of a batch varies ------------------------------------------------------------
@@ -258,8 +261,8 @@ def batch_means(source: Any, keys: jax.Array, rows: int, width: int) -> jax.Arra
     def one(key: jax.Array) -> jax.Array:
         cursor, moments, left = source.start(source.draw(key)), Moments.empty(), jnp.int32(rows)
         for _ in range(-(-rows // width)):
-            cursor, seen, taken = source.look(cursor, Ask(left), width, lambda row: row, Moments.of)
-            moments, left = moments.merge(seen), left - taken
+            cursor, seen = source.look(cursor, Ask(left), width, lambda row: row, Moments.of)
+            moments, left = moments.merge(seen.evidence), left - seen.taken
         return moments.mean
 
     return jax.vmap(one)(keys)
@@ -377,8 +380,8 @@ def look_from(source: Shuffled, positions: np.ndarray, width: int, *, is_census:
     def one(key: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
         cursor = source.start(source.draw(key))._replace(position=position)
         ask = Ask(jnp.int32(width), census=jnp.bool(is_census))
-        after, first, _ = source.look(cursor, ask, width, lambda row: row, lambda values, is_valid: values[0])
-        return first, after.position
+        after, seen = source.look(cursor, ask, width, lambda row: row, lambda values, is_valid: values[0])
+        return seen.evidence, after.position
 
     over_keys = jax.vmap(jax.vmap(one, (None, 0)), (0, None))
     first, after = jax.jit(over_keys)(jr.split(jr.key(SEED), 4), jnp.asarray(positions, jnp.int32))

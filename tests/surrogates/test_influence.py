@@ -115,7 +115,7 @@ def test_rows_alike_are_left_alike() -> None:
 
 def test_the_chosen_source_reads_as_many_rows_as_predicted() -> None:
     result = found()
-    source = tc.Shuffled(MODEL.data, result.batch_size, exact=result.exact, copies=result.copies)
+    source = tc.Shuffled(MODEL.data, result.batch_size).reweighted(result.exact, result.copies)
     kernel = tc.MetropolisHastings(
         MODEL.posterior, source, proposal=tc.PCN(LAPLACE), acceptance=tc.Penalty(), surrogate=SURROGATE
     )

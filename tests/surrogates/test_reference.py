@@ -18,7 +18,8 @@ from scipy.special import expit
 from conftest import SEED
 from scenarios import normal_vector
 from tallchain.models import Posterior, linear_regression, logistic_regression
-from tallchain.surrogates import Laplace, NoReferenceError, Reference, find_reference, passes, reference
+from tallchain.sources import sweeping
+from tallchain.surrogates import Laplace, NoReferenceError, Reference, find_reference, objective
 
 NUM_ROWS = 20_011  # three blocks, the last one not full
 RANDOM = np.random.default_rng(SEED)
@@ -62,8 +63,7 @@ def test_logistic_regression() -> None:
     """In several dispatches, with a block that is not full and one beyond the last row."""
     y = RANDOM.random(NUM_ROWS) < expit(X @ [2.0, -1.0, 0.5])
     model = logistic_regression(X, y, prior_sd=2.0, temperature=3.0, bound=False)
-    few = passes.Passes(model.posterior, model.data, jnp.zeros(3))
-    assert few.width == 8192
+    assert sweeping.block_width(model.data, NUM_ROWS, lanes=1) == 8192
     found = find(model.posterior, model.data, jnp.zeros(3))
     x, sign = X.astype(np.float64), 2 * y - 1
 
@@ -76,7 +76,7 @@ def test_logistic_regression() -> None:
     assert in_standard_deviations(found, mode, precision) < 0.01
     np.testing.assert_allclose(found.hessian, precision, rtol=2e-3, atol=1e-3 * precision.max())
     assert found.log_density == pytest.approx(-minus_log_density(np.asarray(found.position, float)), rel=1e-6)
-    assert found.rows_read == found.num_passes * NUM_ROWS + 2 * -(-NUM_ROWS // 2)  # whitened twice, by every second
+    assert found.rows_read == found.num_passes * NUM_ROWS + 2 * 8192  # whitened twice, by a few
     assert "the mode of 3 parameters over 20,011 rows" in str(found)
 
 
@@ -115,7 +115,7 @@ def test_poisson_regression_with_a_nested_position() -> None:
 def test_many_coordinates_go_by_products_with_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
     """And features of very different size."""
     d = 30
-    monkeypatch.setattr(reference, "_DENSE", d - 1)
+    monkeypatch.setattr(objective, "_DENSE", d - 1)
     x = (RANDOM.normal(size=(900, d)) * np.geomspace(0.01, 100, d)).astype(np.float32)
     y = RANDOM.random(900) < expit(x[:, 15])
     model = logistic_regression(x, y, prior_sd=3.0, bound=False)
@@ -142,7 +142,7 @@ def test_a_start_at_the_mode_stays_there() -> None:
 def test_the_same_posterior_does_not_compile_again() -> None:
     model = logistic_regression(X[:999], X[:999, 0] > 0, bound=False)
     find(model.posterior, model.data, jnp.zeros(3))
-    compiled = model.posterior.log_likelihood.programs[passes._add_blocks]
+    compiled = model.posterior.log_likelihood.programs[sweeping._summaries]
     programs = compiled._cache_size()
     find(model.posterior, jax.tree.map(lambda leaf: leaf[::-1], model.data), jnp.full(3, 0.1))
     assert compiled._cache_size() == programs > 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Shuffled, audit, prepare, sample
+from tallchain.sources import WithReplacement
 from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.residual import digits, needs_float64, residual
 
@@ -79,7 +80,7 @@ def test_sums_over_so_many_rows_are_in_float64() -> None:
     posterior = Posterior(lambda t: 0.0, lambda t, row: log_likelihood(t, row) + 0 * row["k"][0], temperature=2e-5)
     data = DATA | {"k": np.ones((2000, 1), np.int32)}
     at = np.asarray(TRUTH, np.float32)
-    found = Passes(posterior, data, jnp.asarray(at))(at)
+    found = Passes(posterior, WithReplacement(data, 1), jnp.asarray(at))(at)
     x = FEATURES.astype(float)
     logits = x @ at.astype(float)
     assert found.value == pytest.approx(np.sum(LABELS * logits - np.logaddexp(0, logits)), rel=1e-13)

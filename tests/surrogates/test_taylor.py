@@ -20,8 +20,8 @@ from registry import ACCEPTANCE
 from scenarios import normal_vector
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import logistic_regression
+from tallchain.parts import part, replace
 from tallchain.surrogates import Taylor, find_reference
-from tallchain.types import part, replace
 
 NUM_ROWS, BATCH = 4000, 40
 RANDOM = np.random.default_rng(11)
@@ -36,9 +36,10 @@ EXACT = np.argsort(-np.abs(X[:, 1]))[:150]
 SOURCES: dict[str, Any] = {
     "alike": tc.Shuffled,
     "exact": partial(tc.Shuffled, exact=EXACT),
-    "copies": partial(tc.Shuffled, copies=COPIES),
-    "exact, copies, windows": partial(tc.Shuffled, exact=EXACT, copies=COPIES, windows=True),
+    "copies": lambda *parts: tc.Shuffled(*parts).reweighted(copies=COPIES),
+    "exact, copies, windows": lambda *parts: tc.Shuffled(*parts, windows=True).reweighted(EXACT, COPIES),
     "with replacement": tc.WithReplacement,
+    "with replacement, exact, copies": lambda *parts: tc.WithReplacement(*parts).reweighted(EXACT, COPIES),
 }
 
 
@@ -92,13 +93,20 @@ def test_what_is_known_and_what_is_sampled_add_up_to_delta(source: str, order: i
     kernel = kernel_of(source, tc.Metropolis(), Taylor(MODEL.posterior, MODEL.data, REFERENCE, order))
     here, there = jnp.float32(HERE), jnp.float32(THERE)
     trial = replace(kernel, proposal=tc.proposals.Fixed(there)).open(kernel.draw(jr.key(0), here), here)
-    while trial.exact_left > 0 or trial.ask.rows > 0:
+    while trial.ask.rows > 0:
         trial = kernel.look(here, trial)
     delta = (log_likelihoods(np.float64(there)) - log_likelihoods(np.float64(here))).sum()
     delta += float(MODEL.posterior.log_prior(there) - MODEL.posterior.log_prior(here))
     assert float(trial.evidence.mean + trial.offset) == pytest.approx(delta, abs=5e-3)
-    exact = kernel.offset(here, there, 0.0) + kernel.exact_part(here, there)
-    assert float(trial.offset) == pytest.approx(float(exact), abs=1e-4)
+    always = EXACT if kernel.source.num_exact else []
+    known = float(kernel.offset(here, there, 0.0)) + _residuals(there, here, order)[always].sum()
+    assert float(trial.offset) == pytest.approx(known, abs=1e-3)
+
+
+def _residuals(there: Any, here: Any, order: int) -> np.ndarray:
+    there, here = np.float64(there), np.float64(here)
+    differences = log_likelihoods(there) - log_likelihoods(here)
+    return differences - quadratic(there, order) + quadratic(here, order)
 
 
 def test_where_order_2_is_exact_no_row_has_a_say(key: jax.Array) -> None:
@@ -130,14 +138,14 @@ def test_estimate_and_variance_are_unbiased_over_all_batches(exact: list[int], c
     x, y = rng.normal(size=(FEW, 2)).astype(np.float32), rng.random(FEW) < 0.5
     model = logistic_regression(x, y, prior_sd=1.0, bound=False)
     copies_of = None if copies is None else np.array(copies)
-    source = tc.Shuffled(model.data, 3, exact=np.array(exact, int), copies=copies_of, windows=False)
+    source = tc.Shuffled(model.data, 3, windows=False).reweighted(np.array(exact, int), copies_of)
     surrogate = Taylor(model.posterior, model.data, np.zeros(2, np.float32), 1)
     kernel = MetropolisHastings(model.posterior, source, proposal=tc.RandomWalk(1.0), surrogate=surrogate)
     here, there = jnp.array([0.3, -0.4]), jnp.array([1.0, 0.8])
     size = source.population.num_rows
     assert size == FEW - len(exact) if copies is None else sum(copies)
-    numbers = _numbers_by_the_source(kernel, here, there)
-    offset = float(kernel.offset(here, there, 0.0) + kernel.exact_part(here, there))
+    numbers, known = _numbers_by_the_source(kernel, here, there)
+    offset = float(kernel.offset(here, there, 0.0)) + known
     batches = np.array(list(itertools.combinations(numbers, 3)))
     estimates = batches.mean(1) + offset
     s2 = batches.var(1, ddof=1) / 3 * (1 - 3 / size)
@@ -147,12 +155,15 @@ def test_estimate_and_variance_are_unbiased_over_all_batches(exact: list[int], c
     assert s2.mean() == pytest.approx(estimates.var(), rel=1e-5)
 
 
-def _numbers_by_the_source(kernel: Any, here: Any, there: Any) -> np.ndarray:
-    """The number of every row to sample from, as the source hands them to a test."""
+def _numbers_by_the_source(kernel: Any, here: Any, there: Any) -> tuple[np.ndarray, float]:
+    """The number of every row to sample from, as the source hands them to a test, and what it knows of others."""
     source, size = kernel.source, kernel.source.population.num_rows
-    cursor = source.start(source.draw(jr.key(1)))
-    ask = tc.types.Ask(jnp.int32(size))
-    return np.asarray(source.look(cursor, ask, size, kernel.row_log_ratio(here, there), lambda v, ok: v)[1], np.float64)
+    cursor, known = source.start(source.draw(jr.key(1))), 0.0
+    ask, taken = tc.types.Ask(jnp.int32(size)), 0
+    while taken == 0:
+        cursor, seen = source.look(cursor, ask, size, kernel.row_log_ratio(here, there), lambda v, ok: v)
+        known, taken = known + float(seen.known), int(seen.taken)
+    return np.asarray(seen.evidence, np.float64), known
 
 
 # ---- right, by quadrature ----------------------------------------------------------------------
@@ -264,11 +275,14 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "bound": (
         lambda: kernel_of(surrogate=Taylor(MODEL.posterior, MODEL.data, REFERENCE), bound=lambda a, b: 1.0),
-        "none on that of the residuals",
+        "does not bound the residuals",
     ),
     "exact": (lambda: tc.Shuffled(np.ones(10), 2, exact=[3, 3]), "indices of rows, each once"),
-    "too many exact": (lambda: tc.Shuffled(np.ones(10), 2, exact=np.arange(9)), "leaves 1 of 10 rows"),
-    "copies": (lambda: tc.Shuffled(np.ones(10), 2, copies=np.zeros(10, int)), "at least 1, one for each of the 10"),
+    "too many exact": (lambda: tc.Shuffled(np.ones(10), 2).reweighted(exact=np.arange(9)), "leaves 1 of 10 rows"),
+    "copies": (
+        lambda: tc.Shuffled(np.ones(10), 2).reweighted(copies=np.zeros(10, int)),
+        "at least 1, one for each of the 10",
+    ),
 }
 
 

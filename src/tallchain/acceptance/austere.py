@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +20,9 @@ from tallchain.acceptance.evidence import (
     first_rows,
     has_read_all,
 )
-from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
+from tallchain.parts import part, set_fields, static
+from tallchain.types import Array, Ask, Judgement, Population
+from tallchain.validation import is_positive
 
 # Student quantiles are smooth in 1/nu: every nu up to 100 is a node, and beyond it a step of 1e-4 leaves an error below
 # 1e-6 in t.
@@ -28,8 +30,7 @@ _NODES = np.concatenate([np.arange(0, 1e-2, 1e-4), 1 / np.arange(100.0, 0.0, -1.
 
 
 class _Memory(NamedTuple):
-    threshold: Array
-    """N mu0 = log u - offset: accept iff the mean over all rows is above."""
+    log_u: Array
     is_census: Array
     design: Array
     """Which (m, epsilon) this decision uses."""
@@ -51,8 +52,6 @@ class Austere:
         epsilon: error allowed at each look, in (0, 1/2).
         batch: m, the rows between looks; None for the source's `batch_size`.
     """
-
-    Evidence: ClassVar = Moments
 
     batch: int | None = static()
     """Rows between looks where there is one design; None for the source's `batch_size`."""
@@ -103,28 +102,29 @@ class Austere:
         """log u = -(a standard exponential)."""
         return -jr.exponential(key)
 
-    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
+    def open(self, noise: Array, bound: Array | None, population: Population) -> tuple[_Memory, Moments, Ask]:
         """Ask for m rows; or for a census, where the design depends on mu_std."""
-        memory = _Memory(noise - offset, jnp.asarray(self.is_designed), jnp.zeros((), jnp.int32))
+        ask = first_rows(self.appetite(population), population)
         if self.is_designed:
-            return memory, Ask(population.num_rows, census=True, apart=True)
-        return memory, first_rows(self.appetite(population), population)
+            ask = Ask(population.num_rows, census=True, apart=True)
+        return _Memory(noise, jnp.asarray(self.is_designed), jnp.zeros((), jnp.int32)), Moments.empty(), ask
 
-    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+    def judge(self, memory: _Memory, offset: Array, evidence: Moments, population: Population) -> Judgement:
         """Stop if the t-test is sure or every row was read; else add m rows."""
-        gap = jnp.abs(evidence.mean - memory.threshold)
+        threshold = memory.log_u - offset  # N mu0
+        gap = jnp.abs(evidence.mean - threshold)
         is_sure = gap > self._quantile(memory.design, evidence.count) * standard_error(evidence, population)
         is_decided = ((evidence.count > 1) & is_sure) | has_read_all(evidence, population)
         if not self.is_designed:
             ask = add_rows(self.appetite(population), evidence, population)
-            return Judgement(memory, ask, is_decided, evidence.mean > memory.threshold)
+            return Judgement(memory, ask, is_decided, evidence.mean > threshold)
         designed = self._design(gap, evidence)
         design = jnp.where(memory.is_census, designed, memory.design)
         rows = jnp.minimum(self.batches[design], population.num_rows)
-        known = _Memory(memory.threshold, jnp.zeros_like(memory.is_census), design)
+        known = _Memory(memory.log_u, jnp.zeros_like(memory.is_census), design)
         first = Ask(rows, census=population.repeats & (rows >= population.num_rows), fresh=True)
         ask = choose_ask(memory.is_census, first, add_rows(rows, evidence, population))
-        return Judgement(known, ask, ~memory.is_census & is_decided, evidence.mean > memory.threshold)
+        return Judgement(known, ask, ~memory.is_census & is_decided, evidence.mean > threshold)
 
     def exact_chance(self, log_ratio: Array) -> Array:
         """P(accept) of the test on all rows: Metropolis'."""

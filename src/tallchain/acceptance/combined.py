@@ -10,8 +10,11 @@ from scipy.special import stdtrit
 
 from tallchain.acceptance.evidence import Moments, SkewMoments, add_rows, choose_ask, has_read_all
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
+from tallchain.acceptance.stopping import quoted
 from tallchain.acceptance.tables import Noise, logistic
-from tallchain.types import Array, Ask, Judgement, Population, is_positive, is_whole, part, set_fields, static
+from tallchain.parts import part, set_fields, static
+from tallchain.types import Array, Ask, Judgement, Population
+from tallchain.validation import is_positive, is_whole
 
 
 class _Memory(NamedTuple):
@@ -62,23 +65,18 @@ class Combined:
         barker = MinibatchBarker() if barker is None else barker
         if not is_positive(epsilon) or epsilon >= 0.5:
             raise ValueError(f"`Combined(epsilon=...)` must be between 0 and 1/2; got {epsilon!r}.")
-        stopping = getattr(barker, "stopping", None)
-        if not isinstance(barker, MinibatchBarker) or stopping not in ("fresh", "pilot"):
+        is_barker = isinstance(barker, MinibatchBarker)
+        if not (is_barker and barker.stopping.terms.plans):
             raise ValueError(
                 '`Combined(barker=...)` must be a MinibatchBarker(...) with stopping="fresh" or "pilot", which know '
                 "beforehand how many rows they will judge on; got "
-                + (f"one with stopping={stopping!r}." if isinstance(barker, MinibatchBarker) else f"{barker!r}.")
+                + (f"one with stopping={quoted(barker.stopping)}." if is_barker else f"{barker!r}.")
             )
         if barker.delta is not None:
             raise ValueError(f"`Combined(barker=...)` must have no bound on its error; got delta={barker.delta!r}.")
         if not is_whole(looks, least=1):
             raise ValueError(f"`Combined(looks=...)` must be a whole number, at least 1; got {looks!r}.")
         set_fields(self, epsilon=float(epsilon), looks=int(looks), barker=barker)
-
-    @property
-    def Evidence(self) -> Any:  # noqa: N802 (a class, as the protocol has it)
-        """What the minibatch test wants."""
-        return self.barker.Evidence
 
     def appetite(self, population: Population) -> int:
         """Half a pilot: the least rows between two looks."""
@@ -88,16 +86,16 @@ class Combined:
         """All the randomness of the minibatch test; the t-test has none."""
         return self.barker.draw(key)
 
-    def open(self, noise: Noise, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
+    def open(self, noise: Noise, bound: Array | None, population: Population) -> tuple[_Memory, Any, Ask]:
         """Ask for the pilot."""
-        memory, ask = self.barker.open(noise, offset, bound, population)
-        return _Memory(memory, jnp.asarray(ask.rows, jnp.int32)), ask
+        memory, evidence, ask = self.barker.open(noise, bound, population)
+        return _Memory(memory, jnp.asarray(ask.rows, jnp.int32)), evidence, ask
 
-    def judge(self, memory: _Memory, evidence: Any, population: Population) -> Judgement:
+    def judge(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Judgement:
         """Leave it to the minibatch test where its rows are read; else decide if it is foreseen, or read on."""
-        due = self.barker.judge(memory.barker, evidence, population)
+        due = self.barker.judge(memory.barker, offset, evidence, population)
         is_due = evidence.count >= memory.plan
-        margin, is_sure = self._foresee(memory, evidence, population)
+        margin, is_sure = self._foresee(memory, offset, evidence, population)
         is_decided = jnp.where(is_due, due.is_decided, is_sure)
         is_fresh = is_due & jnp.asarray(due.ask.fresh)
         read = jnp.where(is_fresh, 0, evidence.count)
@@ -114,11 +112,11 @@ class Combined:
         """P(accept) of the test on all rows: Barker's."""
         return self.barker.exact_chance(log_ratio)
 
-    def _foresee(self, memory: _Memory, evidence: Any, population: Population) -> tuple[Array, Array]:
+    def _foresee(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> tuple[Array, Array]:
         """Return what the minibatch test will compare with 0 once it has all its rows, and whether its sign is sure."""
         barker = memory.barker
         ahead = _extrapolated(evidence, memory.plan)
-        reading = self.barker.read(barker, ahead, population)
+        reading = self.barker.read(barker, offset, ahead, population)
         noise = barker.noise
         x = jnp.where(has_read_all(ahead, population), logistic(noise.bits), self.barker.tables.total(noise, reading))
         margin = reading.estimate + x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import random as jr
@@ -18,15 +18,16 @@ from tallchain.acceptance.evidence import (
     first_rows,
     has_read_all,
 )
-from tallchain.types import Array, Ask, Judgement, Population, is_positive, part, set_fields, static
+from tallchain.parts import part, set_fields, static
+from tallchain.types import Array, Ask, Judgement, Population
+from tallchain.validation import is_positive
 
 BOUNDS = ("bernstein", "bernstein-serfling")
 _KAPPA = 7 / 3 + 3 / math.sqrt(2)
 
 
 class _Memory(NamedTuple):
-    threshold: Array
-    """psi = log u - offset: accept iff the mean over all rows is above."""
+    log_u: Array
     range: Array
     """R, an upper bound on the range of the numbers per row."""
     look: Array
@@ -54,8 +55,6 @@ class Confidence:
         bound: "bernstein" or "bernstein-serfling".
         batch: rows of the first look; None for the source's `batch_size`.
     """
-
-    Evidence: ClassVar = Extremes
 
     delta: float = static()
     p: float = static()
@@ -89,27 +88,26 @@ class Confidence:
         """log u = -(a standard exponential)."""
         return -jr.exponential(key)
 
-    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
+    def open(self, noise: Array, bound: Array | None, population: Population) -> tuple[_Memory, Extremes, Ask]:
         """Ask for m rows, or for a census where nobody gave a bound."""
-        one = jnp.ones((), jnp.int32)
+        ask = first_rows(self.appetite(population), population)
         if bound is None:
-            memory = _Memory(noise - offset, jnp.zeros_like(offset), jnp.zeros_like(one))
-            return memory, Ask(population.num_rows, census=True, apart=True)
-        return _Memory(noise - offset, jnp.asarray(bound, offset.dtype), one), first_rows(
-            self.appetite(population), population
-        )
+            ask = Ask(population.num_rows, census=True, apart=True)
+        known = jnp.asarray(0 if bound is None else bound, jnp.result_type(float))
+        return _Memory(noise, known, jnp.asarray(bound is not None, jnp.int32)), Extremes.empty(), ask
 
-    def judge(self, memory: _Memory, evidence: Extremes, population: Population) -> Judgement:
+    def judge(self, memory: _Memory, offset: Array, evidence: Extremes, population: Population) -> Judgement:
         """Decide if psi is outside the confidence interval or every row was read; else grow."""
         is_census = memory.look == 0
         moments = evidence.moments
-        gap = jnp.abs(evidence.mean - memory.threshold)
+        threshold = memory.log_u - offset  # psi
+        gap = jnp.abs(evidence.mean - threshold)
         is_decided = (gap > self.half_width(moments, memory, population)) | has_read_all(moments, population)
         first = first_rows(self.appetite(population), population)._replace(fresh=True)
         grown = jnp.ceil((self.gamma - 1) * moments.count).astype(jnp.int32)
         ask = choose_ask(is_census, first, add_rows(grown, moments, population))
-        known = _Memory(memory.threshold, jnp.where(is_census, evidence.range, memory.range), memory.look + 1)
-        return Judgement(known, ask, ~is_census & is_decided, evidence.mean > memory.threshold)
+        known = _Memory(memory.log_u, jnp.where(is_census, evidence.range, memory.range), memory.look + 1)
+        return Judgement(known, ask, ~is_census & is_decided, evidence.mean > threshold)
 
     def exact_chance(self, log_ratio: Array) -> Array:
         """P(accept) of the test on all rows: Metropolis'."""

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from tallchain.types import Array, Ask, Population, is_whole
+from tallchain.types import Array, Ask, Population
+from tallchain.validation import is_whole
 
 
 class Moments(NamedTuple):

@@ -5,41 +5,33 @@ X exponential gives Metropolis' test, P(accept) = min(1, exp(Delta)); X logistic
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import random as jr
 
 from tallchain.acceptance.evidence import Moments
-from tallchain.types import Array, Ask, Judgement, Population, part
-
-
-class _Memory(NamedTuple):
-    offset: Array
-    noise: Array
+from tallchain.parts import part
+from tallchain.types import Array, Ask, Judgement, Population
 
 
 class _FullData:
     """Ask for every row, then decide."""
 
-    Evidence: ClassVar = Moments
-
     def appetite(self, population: Population) -> int:
         """Everything: the source reads it in its widest windows."""
         return population.num_rows
 
-    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
-        """Ask for every row."""
-        return _Memory(offset, noise), Ask(population.num_rows, census=True)
+    def open(self, noise: Array, bound: Array | None, population: Population) -> tuple[Array, Moments, Ask]:
+        """Ask for every row; remember X."""
+        return noise, Moments.empty(), Ask(population.num_rows, census=True)
 
-    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+    def judge(self, memory: Array, offset: Array, evidence: Moments, population: Population) -> Judgement:
         """Accept iff Delta + X > 0."""
-        return Judgement(memory, Ask(0), True, evidence.mean + memory.offset + memory.noise > 0)
+        return Judgement(memory, Ask(0), True, evidence.mean + offset + memory > 0)
 
-    def chance(self, memory: _Memory, evidence: Moments, population: Population) -> Array:
+    def chance(self, memory: Array, offset: Array, evidence: Moments, population: Population) -> Array:
         """P(accept) given the rows: there is nothing else to it."""
-        return self.exact_chance(evidence.mean + memory.offset)
+        return self.exact_chance(evidence.mean + offset)
 
     def exact_chance(self, log_ratio: Array) -> Array:
         """P(accept) at a log ratio."""

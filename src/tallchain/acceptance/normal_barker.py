@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import random as jr
@@ -18,15 +16,11 @@ from tallchain.acceptance.evidence import (
     has_read_all,
     variance_of_mean,
 )
-from tallchain.types import Array, Ask, Judgement, Population, part, static
+from tallchain.parts import part, static
+from tallchain.types import Array, Ask, Judgement, Population
 
 SIGMA = 1.702
 """Standard deviation of the normal variable nearest to a logistic one: their CDFs differ by at most 0.0095."""
-
-
-class _Memory(NamedTuple):
-    offset: Array
-    normal: Array
 
 
 @part
@@ -39,8 +33,6 @@ class NormalBarker:
     Args:
         batch: rows to add between judgements; None for the source's `batch_size`.
     """
-
-    Evidence: ClassVar = Moments
 
     batch: int | None = static()
 
@@ -56,22 +48,22 @@ class NormalBarker:
         """Z."""
         return jr.normal(key)
 
-    def open(self, noise: Array, offset: Array, bound: Array | None, population: Population) -> tuple[_Memory, Ask]:
-        """Ask for m rows."""
-        return _Memory(offset, noise), first_rows(self.appetite(population), population)
+    def open(self, noise: Array, bound: Array | None, population: Population) -> tuple[Array, Moments, Ask]:
+        """Ask for m rows; remember Z."""
+        return noise, Moments.empty(), first_rows(self.appetite(population), population)
 
-    def judge(self, memory: _Memory, evidence: Moments, population: Population) -> Judgement:
+    def judge(self, memory: Array, offset: Array, evidence: Moments, population: Population) -> Judgement:
         """Decide if s2 < 1.702^2; else ask for m more."""
         s2 = variance_of_mean(evidence, population)
-        padding = memory.normal * jnp.sqrt(jnp.maximum(SIGMA**2 - s2, 0))
+        padding = memory * jnp.sqrt(jnp.maximum(SIGMA**2 - s2, 0))
         is_decided = (s2 < SIGMA**2) | has_read_all(evidence, population)
         ask = add_rows(self.appetite(population), evidence, population)
-        return Judgement(memory, ask, is_decided, evidence.mean + memory.offset + padding > 0)
+        return Judgement(memory, ask, is_decided, evidence.mean + offset + padding > 0)
 
-    def chance(self, memory: _Memory, evidence: Moments, population: Population) -> Array:
+    def chance(self, memory: Array, offset: Array, evidence: Moments, population: Population) -> Array:
         """P(accept) given the rows on which the decision falls, Z integrated out."""
         padding = jnp.sqrt(jnp.maximum(SIGMA**2 - variance_of_mean(evidence, population), 1e-12))
-        return ndtr((evidence.mean + memory.offset) / padding)
+        return ndtr((evidence.mean + offset) / padding)
 
     def exact_chance(self, log_ratio: Array) -> Array:
         """P(accept) of the test on all rows that it stands for: Barker's."""

@@ -19,7 +19,8 @@ from jax.scipy.special import ndtr
 
 from tallchain.acceptance import correction as corrections
 from tallchain.acceptance.correction import Correction, Law
-from tallchain.types import Array, part, set_fields, static
+from tallchain.parts import part, set_fields, static
+from tallchain.types import Array
 
 KAPPA3 = (0.0, 0.125, 0.25, 0.375, 0.5)
 """Third cumulants of the noise for which there are tables; a negative one takes the mirror image."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallchain.files import cache_folder, read_arrays, write_arrays
-from tallchain.types import is_whole
+from tallchain.validation import is_whole
 
 SHIPPED = Path(__file__).with_name("mnist_1s_7s.npz")
 SIZE = 28

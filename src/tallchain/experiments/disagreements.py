@@ -17,11 +17,11 @@ import numpy as np
 
 from tallchain.acceptance import MinibatchBarker
 from tallchain.acceptance.correction import ridge
+from tallchain.checking.trace import Trace
 from tallchain.experiments.common import Progress, versions
 from tallchain.experiments.gaussian_mixture import Target, target_of
 from tallchain.experiments.trials import Arrays, Job, config_of, rows_and_verdicts, run_jobs, seconds_of
 from tallchain.models.gaussian_mixture import Grid
-from tallchain.trace import Trace
 from tallchain.types import AcceptanceTest
 
 STEP, BATCH = 0.15, 50

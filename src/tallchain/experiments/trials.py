@@ -18,13 +18,13 @@ import jax
 import numpy as np
 
 from tallchain import __version__
+from tallchain.checking.trace import Trace
 from tallchain.experiments.common import Progress
 from tallchain.files import read_arrays, write_arrays
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.sample import sample
 from tallchain.schedule import Schedule
-from tallchain.trace import Trace
 
 Arrays = dict[str, np.ndarray]
 _VERSION = 2  # of what is kept: files of another one are not read

@@ -8,7 +8,7 @@ import numpy as np
 
 from tallchain import frames
 from tallchain.models.likelihoods import NormalLogPrior
-from tallchain.types import is_positive
+from tallchain.validation import is_positive
 
 INTERCEPT = "(intercept)"
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tallchain.functions import as_function
-from tallchain.types import Array, PyTree, brief, is_positive, is_traced, part, set_fields, static
+from tallchain.parts import part, set_fields, static
+from tallchain.types import Array, PyTree
+from tallchain.validation import brief, is_positive, is_traced
 
 
 @part

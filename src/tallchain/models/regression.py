@@ -19,7 +19,8 @@ from tallchain.models.likelihoods import (
 )
 from tallchain.models.posterior import Posterior
 from tallchain.models.range_bound import RangeBound
-from tallchain.types import PyTree, is_positive
+from tallchain.types import PyTree
+from tallchain.validation import is_positive
 
 
 class Regression(NamedTuple):

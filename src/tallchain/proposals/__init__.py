@@ -1,7 +1,8 @@
 """Ways to a candidate: each draws its noise, proposes, and states its log correction."""
 
 from tallchain.proposals.fixed import Fixed
+from tallchain.proposals.laplace import Laplace
 from tallchain.proposals.pcn import PCN
 from tallchain.proposals.random_walk import RandomWalk
 
-__all__ = ["PCN", "Fixed", "RandomWalk"]
+__all__ = ["PCN", "Fixed", "Laplace", "RandomWalk"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from tallchain.types import Array, Proposed, PyTree, part
+from tallchain.parts import part
+from tallchain.types import Array, Proposed, PyTree, Target
 
 
 @part
@@ -27,6 +28,6 @@ class Fixed:
         """Nothing is random."""
         return ()
 
-    def propose(self, noise: PyTree, position: PyTree) -> Proposed:
+    def propose(self, noise: PyTree, position: PyTree, target: Target | None = None) -> Proposed:
         """Return the candidate."""
         return Proposed(jax.tree.map(jnp.asarray, self.candidate), self.log_correction)

@@ -11,7 +11,7 @@ and stays. So some of the steps may be those of a random walk, t' = t + 2.38/sqr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,11 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
+from tallchain.parts import part, replace, static
+from tallchain.proposals.laplace import Laplace
 from tallchain.proposals.random_walk import BEST_WALK
-from tallchain.types import Array, Proposed, PyTree, brief, dot, is_positive, is_traced, part, replace, static
-
-if TYPE_CHECKING:
-    from tallchain.surrogates import Laplace
+from tallchain.types import Array, Proposed, PyTree, Target, dot
+from tallchain.validation import brief, is_positive, is_traced
 
 
 class _Noise(NamedTuple):
@@ -77,7 +77,7 @@ class PCN:
         normals = jr.normal(key, (self.laplace.d,), self.laplace.factor.dtype)
         return _Noise(normals, jr.uniform(jr.fold_in(key, 1)) < self.walk if self.walk else False)
 
-    def propose(self, noise: _Noise, position: PyTree) -> Proposed:
+    def propose(self, noise: _Noise, position: PyTree, target: Target | None = None) -> Proposed:
         """t' = r + sqrt(1 - beta^2) (t - r) + beta L z, or t + 2.38/sqrt(d) L z."""
         flat, unravel = ravel_pytree(position)
         mean, z = ravel_pytree(self.laplace.mean)[0], noise.normals

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.types import Array, Proposed, PyTree, brief, dot, is_positive, is_traced, part, replace
-
-if TYPE_CHECKING:
-    from tallchain.surrogates import Laplace
-
+from tallchain.parts import part, replace
+from tallchain.proposals.laplace import Laplace
+from tallchain.types import Array, Proposed, PyTree, Target, dot
+from tallchain.validation import brief, is_positive, is_traced
 
 BEST_WALK = 2.38
 """Over sqrt(d), the best scale for Metropolis' test on a standard normal of many dimensions d."""
@@ -104,7 +101,7 @@ class RandomWalk:
         normals = [jr.normal(k, jnp.shape(x), jnp.result_type(x)) for k, x in zip(keys, leaves, strict=True)]
         return jax.tree.unflatten(structure, normals)
 
-    def propose(self, noise: PyTree, position: PyTree) -> Proposed:
+    def propose(self, noise: PyTree, position: PyTree, target: Target | None = None) -> Proposed:
         """t' = t + L z."""
         if self._is_matrix(position):
             flat, unravel = ravel_pytree(noise)

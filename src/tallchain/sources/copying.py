@@ -25,7 +25,7 @@ def copy_rows(leaf: Any) -> Array:
     """Copy an array; one of JAX's needs no copy, since nobody writes to it."""
     if isinstance(leaf, jax.Array):
         return leaf
-    held = _allocate(leaf.shape, leaf.dtype)
+    held = allocate(leaf.shape, leaf.dtype)
     held[...] = leaf
     return _hand_over(held, leaf)
 
@@ -35,11 +35,13 @@ def shuffle_rows(data: PyTree, seed: int, repeated: int) -> PyTree:
     leaves = jax.tree.leaves(data)
     num_rows = len(leaves[0])
     if row_bytes(data) >= _NARROW or any(on_host(leaf) is None for leaf in leaves):
-        order = shuffle(np.arange(num_rows, dtype=np.int32), seed)
-        return order_rows(data, np.concatenate([order, order[:repeated]]) if repeated else order)
+        order = np.arange(num_rows + repeated, dtype=np.int32)
+        shuffle(order[:num_rows], seed)
+        order[num_rows:] = order[:repeated]
+        return order_rows(data, order)
 
     def shuffled(leaf: Any) -> Array:
-        held = _allocate((num_rows + repeated, *leaf.shape[1:]), leaf.dtype)
+        held = allocate((num_rows + repeated, *leaf.shape[1:]), leaf.dtype)
         held[:num_rows] = on_host(leaf)
         if held.size:
             shuffle(held[:num_rows].reshape(num_rows, -1).view(f"V{held[0].nbytes}")[:, 0], seed)
@@ -56,7 +58,7 @@ def order_rows(data: PyTree, order: np.ndarray) -> PyTree:
         values = on_host(leaf)
         if values is None:
             return leaf[jnp.asarray(order)]
-        held = _allocate((len(order), *values.shape[1:]), values.dtype)
+        held = allocate((len(order), *values.shape[1:]), values.dtype)
         step = max(1, _GATHERED // max(1, values[:1].nbytes))
         for start in range(0, len(order), step):
             held[start : start + step] = values[order[start : start + step]]
@@ -77,7 +79,7 @@ def _hand_over(held: np.ndarray, leaf: Any) -> Array:
     return jax.device_put(held, leaf.sharding if is_placed else None)
 
 
-def _allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return an empty array of JAX's type for these numbers, aligned for JAX to take over."""
     kept = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     size = int(np.prod(shape)) * kept.itemsize

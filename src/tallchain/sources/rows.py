@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallchain import frames
-from tallchain.types import Array, PyTree, cut, is_traced, is_whole
+from tallchain.types import Array, PyTree
+from tallchain.validation import cut, is_traced, is_whole
 
 _WINDOW_BYTES = 2**18  # of data per window and chain: wide enough to stream, small enough for a thousand chains
 _NARROWEST, _WIDEST = 128, 8192
@@ -66,16 +66,6 @@ def check_batch_size(call: str, batch_size: Any, num_rows: int) -> int:
         f"`{call}(batch_size=...)` must be a whole number between 1 and {num_rows}, the number of rows; got "
         f"{batch_size!r}.{hint}"
     )
-
-
-def fingerprint(data: PyTree) -> int:
-    """Return a checksum of the arrays that somebody may write to: those of NumPy."""
-    found = 0
-    for leaf in jax.tree.leaves(data):
-        if isinstance(leaf, np.ndarray):
-            for _, block in _blocks(leaf):
-                found = zlib.crc32(np.ascontiguousarray(block).view(np.uint8).data, found)
-    return found
 
 
 def on_host(leaf: Any) -> np.ndarray | None:

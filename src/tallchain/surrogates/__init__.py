@@ -1,7 +1,7 @@
 """What is known of a posterior in closed form: its mode, and the normal distribution there."""
 
+from tallchain.proposals.laplace import Laplace
 from tallchain.surrogates.influence import Influence, influence
-from tallchain.surrogates.laplace import Laplace
 from tallchain.surrogates.reference import NoReferenceError, Reference, find_reference
 from tallchain.surrogates.taylor import Taylor
 

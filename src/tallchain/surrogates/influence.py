@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,17 +23,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
-from tallchain.functions import program
 from tallchain.keys import make_key
-from tallchain.sources.rows import check_batch_size, take_data
-from tallchain.surrogates.laplace import Laplace
-from tallchain.surrogates.passes import map_blocks
+from tallchain.parts import part, static
+from tallchain.proposals.laplace import Laplace
+from tallchain.sources import as_source
+from tallchain.sources.copying import allocate
+from tallchain.sources.rows import check_batch_size, take_rows
+from tallchain.sources.sweeping import row_at
 from tallchain.surrogates.residual import digits, needs_float64, residual
-from tallchain.types import Array, Posterior, PyTree, Surrogate, brief, dot, is_whole
+from tallchain.types import (
+    Array,
+    Block,
+    Posterior,
+    PyTree,
+    Source,
+    Surrogate,
+    dot,
+)
+from tallchain.validation import brief, is_whole
 
 METHODS = ("none", "copies", "exact")
-_WIDTH = 2048  # rows of a block
-_BLOCKS = 64  # in one dispatch
+_BLOCK = 2**20  # scores handled at a time
 _EXACT = (100, 300, 1000, 3000, 10_000)  # numbers of rows to read always, to choose from
 _SMALL_KURTOSIS = 0.5  # of the mean of a batch: half of what `sample` warns of
 _MOST = 0.75  # of the proposals at which it must be as small; the longest are mostly rejected
@@ -71,11 +83,12 @@ class Plan(NamedTuple):
 class Influence:
     """Scores of all rows, the ways to sample that follow, and the one chosen (`print` it).
 
-    `Shuffled(data, batch_size, exact=found.exact, copies=found.copies)` is the source that was chosen.
+    `Shuffled(data, found.batch_size).reweighted(exact=found.exact, copies=found.copies)` is the source that was chosen.
     """
 
-    scores: np.ndarray
-    """r_i, in units of the log ratio of one row."""
+    source: Source
+    stored_scores: np.ndarray
+    """r_i by row of the source, in units of the log ratio of one row."""
     plans: tuple[Plan, ...]
     chosen: Plan
     batch_size: int
@@ -90,15 +103,20 @@ class Influence:
     seconds: float
 
     @property
+    def scores(self) -> np.ndarray:
+        """r_i by row of the data."""
+        return _by_row(self.source, self.stored_scores)
+
+    @property
     def acceptance(self) -> float:
         """Of Metropolis' test, at independent proposals from the Laplace approximation."""
         return float(np.mean(np.exp(np.minimum(self.log_ratios, 0))))
 
     def __str__(self) -> str:
         lines = [
-            f"Influence of {len(self.scores):,} rows ({self.rows_read:,} evaluated, {self.seconds:.2g} s). Rows that "
-            "an estimate of the log ratio takes, for a standard deviation of 1 and nearly normal noise (a test has a "
-            "least number of its own); * is chosen:"
+            f"Influence of {len(self.stored_scores):,} rows ({self.rows_read:,} evaluated, {self.seconds:.2g} s). Rows "
+            "that an estimate of the log ratio takes, for a standard deviation of 1 and nearly normal noise (a test "
+            "has a least number of its own); * is chosen:"
         ]
         lines += [("* " if plan is self.chosen else "  ") + str(plan) for plan in self.plans]
         return "\n".join(lines)
@@ -106,7 +124,7 @@ class Influence:
 
 def influence(
     posterior: Posterior,
-    data: PyTree,
+    data: PyTree | Source,
     surrogate: Surrogate | None,
     laplace: Laplace,
     *,
@@ -119,7 +137,7 @@ def influence(
 
     Args:
         posterior: as for the kernel.
-        data: all rows.
+        data: a source, or all rows as a source takes them.
         surrogate: the control variate whose residuals count; None for the log ratios themselves.
         laplace: where chains will be; proposals are pairs of its draws, the longest that PCN makes.
         batch_size: m, the rows between two judgements.
@@ -133,37 +151,57 @@ def influence(
     if not is_whole(num_draws, least=2):
         raise ValueError(f"`influence(num_draws=...)` must be a whole number, at least 2; got {brief(num_draws)}.")
     begun = time.perf_counter()
-    data, num_rows = take_data("influence", data)
+    source = as_source("influence", data)
+    num_rows = source.population.total
     batch_size = check_batch_size("influence", batch_size, num_rows)
-    data = jax.tree.map(jnp.asarray, data)
+    if source.population.num_rows != num_rows:
+        raise ValueError("`influence(data=...)`: the source is reweighted already. Give the one it was made of.")
     scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(seed)))
-    scores = _scores(posterior, surrogate, scoring, data, num_rows)
-    copies = 1 + np.round(scores / max(float(scores.mean()), 1e-30)).astype(np.int64)
-    ranked = np.argsort(-scores, kind="stable")
+    in_float64 = needs_float64(num_rows, posterior.temperature)
     counts = [count for count in _EXACT if count <= num_rows // 4]
-    sums = _judge(posterior, surrogate, judging, data, ranked, copies, counts)
-    plans = _plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, copies)
+    with digits(in_float64):
+        stored = _scores(source, _Score(posterior, surrogate, scoring, in_float64))
+        most = _largest(stored, counts[-1] if counts else 0)
+        mean = np.float32(max(float(stored.mean(dtype=np.float64)), 1e-30))
+        levels = np.zeros(num_rows, np.uint8)
+        for count in counts:
+            levels[most[:count]] += 1
+        powers = _Powers(
+            posterior,
+            surrogate,
+            judging,
+            in_float64,
+            scores=jax.device_put(stored),  # on a CPU not a copy
+            mean=jnp.asarray(mean),
+            levels=jnp.asarray(levels),
+            num_sets=len(counts),
+        )
+        sums = source.sweep(powers, lanes=num_draws)
+        del powers, levels  # they are as long as the data
+    slots = sum(int(_copies(block, mean).sum(dtype=np.int64)) for block in _blocks(stored))
+    plans = _plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, slots)
     chosen = _choose(plans, method, batch_size)
+    exact = most[: chosen.num_exact]
     return Influence(
-        scores=scores,
+        source=source,
+        stored_scores=stored,
         plans=plans,
         chosen=chosen,
         batch_size=int(min(max(batch_size, np.ceil(chosen.batch)), num_rows - chosen.num_exact)),
-        copies=copies if chosen.method == "copies" else None,
-        exact=np.sort(ranked[: chosen.num_exact]),
+        copies=_copies(_by_row(source, stored), mean) if chosen.method == "copies" else None,
+        exact=np.sort(_order(source)[exact]) if len(exact) else exact,
         log_ratios=_log_ratios(posterior, surrogate, laplace, judging, sums[:, 0, 0]),
         rows_read=2 * num_draws * num_rows,
         seconds=time.perf_counter() - begun,
     )
 
 
-def _plans(sums: np.ndarray, counts: list[int], num_rows: int, copies: np.ndarray) -> tuple[Plan, ...]:
+def _plans(sums: np.ndarray, counts: list[int], num_rows: int, slots: int) -> tuple[Plan, ...]:
     """Make plans from sums over rows by (proposal, way to sample, power 1, 2, 4), in units of Delta.
 
     The numbers per row of a way to sample from M rows are W = M r_i/c_i, row i with probability c_i/M: then the mean of
     W^k is M^(k-1) times the sum of r_i^k/c_i^(k-1). The fourth moment is not centred: means are small beside it.
     """
-    slots = int(copies.sum())
     kinds = [("none", 0, num_rows), ("copies", 0, slots), *(("exact", count, num_rows - count) for count in counts)]
     plans = []
     for at, (method, num_exact, size) in enumerate(kinds):
@@ -201,84 +239,111 @@ def _pairs(laplace: Laplace, key: Array, count: int) -> _Pairs:
     return _Pairs(*(jax.vmap(laplace.draw)(jr.split(each, count)) for each in jr.split(key)))
 
 
-def _scores(posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, num_rows: int) -> np.ndarray:
-    scores = np.zeros(num_rows, np.float64)
-    width, in_float64 = min(_WIDTH, num_rows), needs_float64(num_rows, posterior.temperature)
-    for first in range(0, -(-num_rows // width), _BLOCKS):
-        with digits(in_float64):
-            index, found = _score_blocks(posterior, surrogate, pairs, data, first, width, in_float64)
-        scores[np.asarray(index).ravel()] = np.asarray(found, np.float64).ravel()
+def _order(source: Source) -> np.ndarray:
+    order = source.order()
+    assert order is not None
+    return order
+
+
+def _by_row(source: Source, stored: np.ndarray) -> np.ndarray:
+    """Return values by row of the source by row of the data."""
+    values = np.empty_like(stored)
+    values[_order(source)] = stored
+    return values
+
+
+def _copies(scores: np.ndarray, mean: np.float32) -> np.ndarray:
+    """c_i = 1 + about r_i / mean r."""
+    return 1 + np.round(scores / mean).astype(np.int32)
+
+
+def _blocks(values: np.ndarray) -> Iterator[np.ndarray]:
+    """Some at a time, so that no temporary is as large as all."""
+    return (values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK))
+
+
+def _largest(scores: np.ndarray, count: int) -> np.ndarray:
+    """Return where the largest scores are, the largest first; where many are the same, rank decides."""
+    found = np.zeros(0, np.int64)
+    for number, block in enumerate(_blocks(scores)):
+        here = number * _BLOCK + np.argpartition(block, max(len(block) - count, 0))[-count:] if count else found
+        found = np.concatenate([found, here])
+        found = found[np.lexsort((found, -scores[found]))][:count]
+    return found
+
+
+def _scores(source: Source, score: _Score) -> np.ndarray:
+    """Score the rows in the order of the source."""
+    scores = allocate((source.population.total,), np.dtype(np.float32))
+
+    def keep(_: Any, found: tuple[np.ndarray, np.ndarray]) -> None:
+        index, values = found
+        scores[index.ravel()] = values.ravel()
+
+    source.sweep(score, keep, lanes=len(jax.tree.leaves(score.pairs)[0]))
     if not np.all(np.isfinite(scores)):
-        row = int(np.nonzero(~np.isfinite(scores))[0][0])
+        at = int(np.nonzero(~np.isfinite(scores))[0][0])
         raise ValueError(
-            f"`influence(...)`: the log ratio of row {row} is not finite at some draws of the Laplace approximation: "
-            f"{brief(jax.tree.map(lambda leaf: np.asarray(leaf[row]), data))}."
+            f"`influence(...)`: the log ratio of row {_order(source)[at]} is not finite at some draws of the Laplace "
+            f"approximation: {brief(row_at(source, at))}."
         )
     return scores
 
 
-@program(static_argnames=("width", "in_float64"))
-def _score_blocks(
-    posterior: Posterior, surrogate: Any, pairs: _Pairs, data: PyTree, first: int, width: int, in_float64: bool
-) -> tuple[Array, Array]:
-    def one(rows: PyTree, index: Array, is_new: Array) -> tuple[Array, Array]:
-        residuals = jax.vmap(lambda pair: jax.vmap(residual(posterior, surrogate, *pair, in_float64=in_float64))(rows))(
-            pairs
-        )
-        return index, jnp.sqrt(jnp.mean(residuals**2, 0))
+@part
+class _Residuals:
+    """What a surrogate leaves of the rows of a block, by pair and row."""
 
-    return map_blocks(one, data, first, width, _BLOCKS)
+    posterior: Posterior
+    surrogate: Any
+    pairs: _Pairs
+    in_float64: bool = static()
 
+    @property
+    def log_likelihood(self) -> Any:
+        """Whose programs these are."""
+        return self.posterior.log_likelihood
 
-def _judge(
-    posterior: Posterior,
-    surrogate: Any,
-    pairs: _Pairs,
-    data: PyTree,
-    ranked: np.ndarray,
-    copies: np.ndarray,
-    counts: list[int],
-) -> np.ndarray:
-    """Sum powers 1, 2, 4 of residuals over all rows, by (proposal, way to sample, power), in float64."""
-    num_rows = len(ranked)
-    width, in_float64 = min(_WIDTH, num_rows), needs_float64(num_rows, posterior.temperature)
-    ranks = np.empty(num_rows, np.int32)  # not scores: many rows may have the same
-    ranks[ranked] = np.arange(num_rows, dtype=np.int32)
-    rows = (data, jnp.asarray(ranks), jnp.asarray(copies, jnp.result_type(float)))
-    firsts = jnp.asarray(counts, jnp.int32)
-    total = 0.0
-    for first in range(0, -(-num_rows // width), _BLOCKS):
-        with digits(in_float64):
-            sums = _judge_blocks(posterior, surrogate, pairs, rows, firsts, first, width, in_float64)
-        total = total + np.asarray(sums, np.float64).sum(0)
-    return np.asarray(total)
+    def residuals(self, rows: PyTree) -> Array:
+        """By pair and row."""
+        of_pair = partial(residual, self.posterior, self.surrogate, in_float64=self.in_float64)
+        return jax.vmap(lambda pair: jax.vmap(of_pair(*pair))(rows))(self.pairs)
 
 
-@program(static_argnames=("width", "in_float64"))
-def _judge_blocks(
-    posterior: Posterior,
-    surrogate: Any,
-    pairs: _Pairs,
-    rows: PyTree,
-    firsts: Array,
-    first: int,
-    width: int,
-    in_float64: bool,
-) -> Array:
-    def one(rows: PyTree, index: Array, is_new: Array) -> Array:
-        data, ranks, copies = rows
+@part
+class _Score(_Residuals):
+    """Of a block: the root mean square of each row's residuals."""
+
+    def __call__(self, block: Block) -> tuple[Array, Array]:
+        return block.index, jnp.sqrt(jnp.mean(self.residuals(block.rows) ** 2, 0))
+
+
+@part
+class _Powers(_Residuals):
+    """Of a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power)."""
+
+    scores: Array
+    """By row of the source."""
+    mean: Array
+    """Of the scores."""
+    levels: Array
+    """By row of the source: in how many of the sets of rows to read always it is."""
+    num_sets: int = static()
+
+    def __call__(self, block: Block) -> Array:
+        scores, levels = (take_rows(leaf, block.index) for leaf in (self.scores, self.levels))
+        copies = 1 + jnp.round(scores / self.mean)
         # By way to sample and row: what to divide by, and whether the row is sampled at all.
-        parts = jnp.stack([jnp.ones_like(copies), copies, *(jnp.ones_like(copies),) * len(firsts)])
-        is_sampled = jnp.concatenate([jnp.ones((2, width), bool), ranks >= firsts[:, None]]) & is_new
+        parts = jnp.stack([jnp.ones_like(copies), copies, *(jnp.ones_like(copies),) * self.num_sets])
+        # The sets grow: a row of the smallest is in all of them, one of the largest alone in the last.
+        is_out = levels <= jnp.arange(self.num_sets)[::-1, None]
+        is_sampled = jnp.concatenate([jnp.ones((2, len(copies)), bool), is_out]) & block.is_valid
 
-        def sums(pair: _Pairs) -> Array:
-            r = jax.vmap(residual(posterior, surrogate, *pair, in_float64=in_float64))(data)
+        def sums(r: Array) -> Array:
             powers = jnp.stack([r * jnp.ones_like(parts), r**2 / parts, r**4 / parts**3], -1)
             return jnp.sum(jnp.where(is_sampled[..., None], powers, 0), 1)
 
-        return jax.vmap(sums)(pairs)
-
-    return map_blocks(one, rows, first, width, _BLOCKS)
+        return jax.vmap(sums)(self.residuals(block.rows))
 
 
 def _log_ratios(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import numpy as np
 from scipy import linalg
 
 from tallchain.surrogates.passes import Passes, Terms
-from tallchain.types import PyTree, brief
-
-if TYPE_CHECKING:
-    from tallchain.surrogates.reference import _Objective, _Point
+from tallchain.surrogates.point import Point
+from tallchain.types import PyTree
+from tallchain.validation import brief
 
 FAR = 0.1
 """Newton decrement above which a point is no mode."""
@@ -22,27 +19,31 @@ LEAST_EIGENVALUE = 1e-6
 _SMALL_PART = 0.3  # of a direction of unit length: a coordinate that has less is not named
 
 
-def _found(objective: _Objective, point: _Point) -> str:
+class NoReferenceError(RuntimeError):
+    """The posterior has no mode, or none was found, or none with a curvature to speak of."""
+
+
+def _found(start: np.ndarray, point: Point) -> str:
     return (
         "`find_reference(...)` found no mode. The search went from a position of norm "
-        f"{linalg.norm(objective.initial):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
+        f"{linalg.norm(start):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
         f"{point.log_density:,.6g}."
     )
 
 
-def not_converged(objective: _Objective, point: _Point, decrement: float, iterations: int, steps: int) -> str:
+def not_converged(start: np.ndarray, point: Point, decrement: float, iterations: int, steps: int) -> str:
     """Say how far the search came."""
     return (
-        f"{_found(objective, point)} After {iterations} iterations and {steps} Newton steps the Newton decrement is "
+        f"{_found(start, point)} After {iterations} iterations and {steps} Newton steps the Newton decrement is "
         f"{decrement:.2g}: so many posterior standard deviations to the mode, if there is one; {FAR} would do. Use a "
         "proper prior if the position grows without end (as for outcomes that the features separate); else start "
         "nearer, give `max_iterations` more, or centre and scale the data: float32 positions have 7 digits."
     )
 
 
-def not_definite(objective: _Objective, point: _Point, least: float, direction: np.ndarray | None) -> str:
+def not_definite(start: np.ndarray, like: PyTree, point: Point, least: float, direction: np.ndarray | None) -> str:
     """Say which coordinates are to blame: one without curvature, or those along the direction of least curvature."""
-    like, diagonal = objective.passes.like, np.diag(point.hessian)
+    diagonal = np.diag(point.hessian)
     if direction is None:
         index = int(np.argmin(diagonal))
         found = f"the curvature along {_coordinate(like, index)} is {diagonal[index] + 0.0:.2g}"
@@ -54,24 +55,24 @@ def not_definite(objective: _Objective, point: _Point, least: float, direction: 
             f"float32 can tell from 0), along {along}"
         )
     return (
-        f"{_found(objective, point)} The negative Hessian there is not positive definite: {found}. Some direction is "
+        f"{_found(start, point)} The negative Hessian there is not positive definite: {found}. Some direction is "
         "not determined by the data (repeated or constant features, outcomes that the features separate) or this is a "
         "saddle point: use a proper prior, drop or centre features, or start elsewhere. A scale of a hierarchical "
         "prior that ran to 0 has no mode: take its logarithm, and effects in units of the scale, for parameters."
     )
 
 
-def not_falling(objective: _Objective, point: _Point, drop: float) -> str:
+def not_falling(start: np.ndarray, point: Point, drop: float) -> str:
     """Say that the log posterior does not fall off as from a mode."""
     return (
-        f"{_found(objective, point)} One posterior standard deviation further on, the log posterior has fallen by "
+        f"{_found(start, point)} One posterior standard deviation further on, the log posterior has fallen by "
         f"{drop:.2g}; from a mode it falls by about 0.5. It goes on rising or stays flat, as for outcomes that the "
         "features separate, under a flat prior: use a proper prior. Or its gradient is wrong: compare `jax.grad` of "
         "`log_prior` and `log_likelihood` with differences."
     )
 
 
-def not_finite(passes: Passes, point: _Point) -> str:
+def not_finite(passes: Passes, point: Point) -> str:
     """Say what is not finite: value or derivative, of the prior or of a row."""
     call = "`find_reference(...)` found something that is not finite: "
     position = f"the position {_brief(point.flat)}"
@@ -81,12 +82,12 @@ def not_finite(passes: Passes, point: _Point) -> str:
             "is positive and smooth. If the density piles up where a scale goes to 0, as in a hierarchical model, "
             "sample the logarithm of the scale, and write the effects as the scale times standard normals."
         )
-    index = passes.first_bad_row(point.flat)
-    if index is None:
+    found = passes.bad_row(point.flat)
+    if found is None:
         return f"{call}the sum over rows overflows at {position}. Start nearer to the mode, or rescale the data."
     return (
-        f"{call}{_what(point.likelihood, passes.like)} of the sum over rows of `log_likelihood(position, row)`, first "
-        f"for row {index}, {brief(passes.row(index))}, at {position}. Start where every row is possible, and look for "
+        f"{call}{_what(point.likelihood, passes.like)} of the sum over rows of `log_likelihood(position, row)`, "
+        f"for {found[0]}, {brief(found[1])}, at {position}. Start where every row is possible, and look for "
         "missing values in the data; sample the logarithm of a scale that goes to 0."
     )
 

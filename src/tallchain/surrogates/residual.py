@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tallchain.types import Array, Posterior, PyTree, RowFunction, Surrogate, is_traced
+from tallchain.types import Array, Posterior, PyTree, RowFunction, Surrogate
+from tallchain.validation import is_traced
 
 _MOST_FACTOR = 2.0**25
 """N/K up to which float32 will do: log likelihoods of order 1 differ by their rounding errors, 1e-7, N/K times."""

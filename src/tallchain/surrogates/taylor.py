@@ -19,10 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from tallchain.sources.rows import take_data
+from tallchain.parts import part, set_fields, static
+from tallchain.sources import as_source, count_rows
 from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.reference import Reference
-from tallchain.types import Array, Posterior, PyTree, RowFunction, brief, dot, part, set_fields, static
+from tallchain.types import (
+    Array,
+    Posterior,
+    PyTree,
+    RowFunction,
+    Source,
+    dot,
+)
+from tallchain.validation import brief
 
 _MOST_COORDINATES = 2000
 
@@ -37,7 +46,7 @@ class Taylor:
 
     Args:
         posterior: whose log likelihood is expanded.
-        data: all rows, as the source has them.
+        data: the source of the kernel, or all rows as a source takes them.
         reference: r: a `Reference`, as `find_reference` returns it (its sums are used, and no row is read), or a
             position (then one pass over all rows).
         order: 1 or 2. Order 2 needs a d x d matrix for the sum: d up to 2000.
@@ -56,11 +65,14 @@ class Taylor:
     hessian: Array | None
     """H; None for order 1."""
 
-    def __init__(self, posterior: Posterior, data: PyTree, reference: Reference | PyTree, order: int = 2) -> None:
+    def __init__(
+        self, posterior: Posterior, data: PyTree | Source, reference: Reference | PyTree, order: int = 2
+    ) -> None:
         if order not in (1, 2):
             raise ValueError(f"`Taylor(order=...)` must be 1 or 2; got {brief(order)}.")
-        data, num_rows = take_data("Taylor", data)
-        if isinstance(reference, Reference):
+        is_known = isinstance(reference, Reference)
+        num_rows = count_rows("Taylor", data)
+        if is_known:
             if reference.num_rows != num_rows:
                 raise ValueError(
                     f"`Taylor(data=..., reference=...)`: the reference was found from {reference.num_rows:,} rows, and "
@@ -70,8 +82,9 @@ class Taylor:
             gradient, hessian = reference.likelihood_gradient, reference.likelihood_hessian
             rows_read = 0
         else:
-            position = _check_position(posterior, data, reference)
-            gradient, hessian, rows_read = _sums(posterior, data, position, order)
+            source = as_source("Taylor", data)
+            position = _check_position(posterior, source, reference)
+            gradient, hessian, rows_read = _sums(posterior, source, position, order)
         dtype = jnp.result_type(float)
         set_fields(
             self,
@@ -116,9 +129,9 @@ class Taylor:
         return difference
 
 
-def _check_position(posterior: Posterior, data: PyTree, position: Any) -> PyTree:
+def _check_position(posterior: Posterior, source: Source, position: Any) -> PyTree:
     position = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), position)
-    row = jax.tree.map(lambda leaf: leaf[0], data)
+    row = jax.tree.map(lambda leaf: leaf[0], source.some_rows(1))
     try:
         shape = jax.eval_shape(posterior.log_likelihood, position, row).shape
     except Exception as error:
@@ -135,7 +148,7 @@ def _check_position(posterior: Posterior, data: PyTree, position: Any) -> PyTree
 
 
 def _sums(
-    posterior: Posterior, data: PyTree, position: PyTree, order: int
+    posterior: Posterior, source: Source, position: PyTree, order: int
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
     """G and H by one pass."""
     flat = np.asarray(ravel_pytree(position)[0])
@@ -144,13 +157,13 @@ def _sums(
             f"`Taylor(order=2)` needs the {flat.size} x {flat.size} matrix of second derivatives, and takes up to "
             f"{_MOST_COORDINATES} coordinates. Use order=1."
         )
-    passes = Passes(posterior, data, position)
+    passes = Passes(posterior, source, position)
     terms = passes(flat, np.eye(flat.size) if order == 2 else None)
     if not terms.is_finite:
-        row = passes.first_bad_row(flat)
+        found = passes.bad_row(flat)
         raise ValueError(
             "`Taylor(...)`: the log likelihood or a derivative is not finite at the reference"
-            + ("." if row is None else f", for row {row}: {brief(passes.row(row))}.")
+            + ("." if found is None else f", for {found[0]}: {brief(found[1])}.")
         )
     hessian = None if terms.products is None else np.asarray(terms.products)
     return np.asarray(terms.gradient), None if hessian is None else (hessian + hessian.T) / 2, passes.rows_read

@@ -1,0 +1,28 @@
+"""The draws, what they say, and how far to trust them: trace, summary, scan and audit."""
+
+from tallchain.checking.auditing import audit
+from tallchain.checking.bound import BoundLimits, bound_limits
+from tallchain.checking.faults import SamplingError, SamplingWarning
+from tallchain.checking.findings import Audit
+from tallchain.checking.records import Bound, Cost, Decisions, Drift, Estimate, Size
+from tallchain.checking.summary import Summary
+from tallchain.checking.trace import Trace
+from tallchain.checking.verdict import Scan
+
+__all__ = [
+    "Audit",
+    "Bound",
+    "BoundLimits",
+    "Cost",
+    "Decisions",
+    "Drift",
+    "Estimate",
+    "SamplingError",
+    "SamplingWarning",
+    "Scan",
+    "Size",
+    "Summary",
+    "Trace",
+    "audit",
+    "bound_limits",
+]

@@ -1,0 +1,249 @@
+"""The draws, what they cost, and what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tallchain.acceptance.stopping import LEAST_ROWS
+from tallchain.checking.convergence import parameters_of
+from tallchain.checking.summary import Rows, Summary
+from tallchain.checking.verdict import Scan
+from tallchain.kernel import MetropolisHastings
+from tallchain.names import coordinates, named_leaves
+from tallchain.settings import Settings
+from tallchain.types import PyTree, Verdict
+
+_FEW_SHARE = 0.01  # of the decisions that may fall on very few rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """Totals over some decisions."""
+
+    num_decisions: int = 0
+    num_accepted: int = 0
+    num_rows: int = 0
+    num_scanned: int = 0
+    num_invalid: int = 0
+
+    @classmethod
+    def of(cls, verdict: Verdict, *index: Any) -> Tally:
+        """Add up the decisions at these indices."""
+        names = ("is_accepted", "num_rows", "num_scanned", "is_invalid")
+        sums = (int(np.asarray(getattr(verdict, name))[index].sum(dtype=np.int64)) for name in names)
+        return cls(len(index[0]), *sums)
+
+    def __add__(self, other: Tally) -> Tally:
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Tally(*(a + b for a, b in pairs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """Draws of many chains, by (chain, draw), with the verdict of each decision.
+
+    Args:
+        position: the draws, a pytree of arrays (chain, draw, ...); dicts have their keys in the order of the initial
+            position's.
+        is_accepted: whether the decision moved the chain.
+        num_rows: rows the test looked at.
+        num_scanned: additional rows scanned, for bounds, designs or proposals.
+        log_ratio: the estimate of the log ratio on which the decision fell.
+        is_invalid: the log ratio was NaN or +inf, which counts as a rejection.
+        extras: what else the test reports of a decision, by name.
+        population: N, the rows there are.
+        warmup: totals over the warm-up draws.
+        seconds: time spent sampling, warm-up included, compilation not.
+        compile_seconds: time spent otherwise before the draws were made: checks, compilation, a surrogate that moved.
+        scan_seconds: time spent on the pass over all rows.
+        is_interrupted: Ctrl-C, or a fault, ended the run (perhaps in its last chunk, with all draws made).
+        left_out: chains of an interrupted run that are not in the trace, by number, and the draws each had finished.
+            A chain without a draw is left out, and so are chains so far behind that cutting the others to their
+            length would cost more than half of the draws.
+        is_one_start: all chains started from the same position.
+        notes: what else happened during the run, in words.
+        names: labels for the entries of a vector, by the name that `variables` has for it; they name the parameters of
+            the summary, and are coordinates of the DataTree.
+        settings: test, proposal, prior and temperature, in words.
+        scan: what a pass over all rows at the end of the run has shown; None if there was none.
+        kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
+            `recentre` has moved, and with the temperature and the scale of a schedule at the last draw. It holds the
+            data, and functions of yours that cannot be pickled: a trace that was pickled or copied has None.
+    """
+
+    position: PyTree
+    is_accepted: np.ndarray
+    num_rows: np.ndarray
+    num_scanned: np.ndarray
+    log_ratio: np.ndarray
+    is_invalid: np.ndarray
+    population: int
+    extras: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    warmup: Tally = Tally()
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    scan_seconds: float = 0.0
+    is_interrupted: bool = False
+    left_out: dict[int, int] = dataclasses.field(default_factory=dict)
+    is_one_start: bool = False
+    notes: tuple[str, ...] = ()
+    names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    settings: Settings | None = None
+    scan: Scan | None = None
+    kernel: MetropolisHastings | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"kernel": None}
+
+    @property
+    def num_chains(self) -> int:
+        """Chains."""
+        return self.is_accepted.shape[0]
+
+    @property
+    def num_draws(self) -> int:
+        """Draws per chain."""
+        return self.is_accepted.shape[1]
+
+    def variables(self) -> dict[str, np.ndarray]:
+        """The draws by name: the keys of a dict, the fields of a record, or "position" for a single array."""
+        return named_leaves(self.position)
+
+    def complaints(self) -> list[str]:
+        """Say in words what may be wrong with the draws; nothing if nothing was seen."""
+        found = [] if self.scan is None else self.scan.complaints()
+        found += _words_of(self.left_out)
+        is_few = np.isfinite(self.log_ratio) & (self.num_rows < min(LEAST_ROWS, self.population))
+        if is_few.mean() > _FEW_SHARE:
+            found.append(
+                f"{is_few.mean():.0%} of the decisions fell on fewer than {LEAST_ROWS} rows, from which no variance "
+                "can be told. Give the test a larger batch"
+            )
+        num_invalid = int(self.is_invalid.sum()) + self.warmup.num_invalid
+        if num_invalid:
+            total = self.is_invalid.size + self.warmup.num_decisions
+            found.append(
+                f"{num_invalid} of {total} log ratios were NaN or +inf and counted as rejections. The posterior is "
+                "wrong wherever that happens: find the positions where your log prior or log likelihood is not finite"
+            )
+        return found
+
+    def to_datatree(self, coords: dict[str, Any] | None = None, dims: dict[str, list[str]] | None = None) -> Any:
+        """Return an xarray DataTree with the groups ArviZ expects (needs `arviz-base`).
+
+        Args:
+            coords: values of the dimensions, by dimension, as `arviz_base.from_dict` takes them.
+            dims: names of the dimensions of a parameter, chain and draw apart, by parameter.
+        """
+        from arviz_base import from_dict
+
+        dims = dict(dims or {})
+        labels = {(dims.get(name) or [f"{name}_dim_0"])[0]: list(of) for name, of in self.names.items()}
+        stats = {
+            "accepted": self.is_accepted,
+            "batch_size": self.num_rows,
+            "rows_scanned": self.num_scanned,
+            "log_ratio": self.log_ratio,
+            "invalid": self.is_invalid,
+            **self.extras,
+        }
+        attributes: dict[str, Any] = {
+            "num_rows": self.population,
+            "interrupted": int(self.is_interrupted),
+            "sampling_time": self.seconds,
+        }
+        if self.settings:
+            tempered = {"tempered": "NOT the posterior"} if self.settings.is_tempered else {}
+            of = self.settings
+            attributes |= {"test": of.test, "proposal": of.proposal, "prior": of.prior, "temperature": of.temperature}
+            attributes |= tempered
+        with warnings.catch_warnings():  # more chains than draws are a mistake elsewhere, and usual here
+            warnings.filterwarnings("ignore", message="Found chain dimension to be longer", category=UserWarning)
+            return from_dict(
+                {"posterior": self.variables(), "sample_stats": stats},
+                coords=labels | dict(coords or {}),
+                dims=dims,
+                attrs={"posterior": attributes},
+            )
+
+    def summary(self) -> Summary:
+        """Return means, errors and costs, printable (needs `arviz-stats`)."""
+        return _summarise(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{name}{list(leaf.shape[2:])}" for name, leaf in self.variables().items())
+        interrupted = ", interrupted" if self.is_interrupted else ""
+        return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{interrupted})"
+
+
+def _words_of(left_out: dict[int, int]) -> list[str]:
+    """Say which chains are not in the trace; nothing if all of them are."""
+    if not left_out:
+        return []
+    without = [chain for chain, draws in left_out.items() if not draws]
+    behind = [chain for chain, draws in left_out.items() if draws]
+    said = []
+    if without:
+        said.append(f"{_chains(without)} had no finished draw and {_are(without)} left out")
+    if behind:
+        draws = [left_out[chain] for chain in behind]
+        most = f"up to {max(draws):,} draws" if max(draws) > 1 else "1 draw"
+        said.append(f"{_chains(behind)} had {most}, far fewer than the others, and {_are(behind)} left out")
+    why = "Chains are slow where decisions take many rows, so the draws may miss such places: let the run end"
+    return [f"{'; '.join(said)}. {why}"]
+
+
+def _chains(chains: list[int]) -> str:
+    if len(chains) == 1:
+        return f"chain {chains[0]}"
+    if len(chains) > 10:
+        return f"{len(chains)} chains (the first is chain {chains[0]})"
+    return f"chains {', '.join(map(str, chains[:-1]))} and {chains[-1]}"
+
+
+def _are(chains: list[int]) -> str:
+    return "is" if len(chains) == 1 else "are"
+
+
+def _summarise(trace: Trace) -> Summary:
+    """Summarise a trace: ESS, R-hat and MCSE by ArviZ (Vehtari et al. 2021), and the rows read."""
+    if trace.num_draws == 0:
+        raise ValueError("`summary()` needs at least one draw; the trace is empty.")
+    decisions = trace.is_accepted.size + trace.warmup.num_decisions
+    rows = Rows(
+        mean=float(trace.num_rows.mean()),
+        median=float(np.median(trace.num_rows)),
+        percentile_99=float(np.percentile(trace.num_rows, 99)),
+        max=int(trace.num_rows.max()),
+        total=int(trace.num_rows.sum(dtype=np.int64)) + trace.warmup.num_rows,
+        scanned=int(trace.num_scanned.sum(dtype=np.int64))
+        + trace.warmup.num_scanned
+        + (trace.scan.num_rows if trace.scan else 0),
+        share=float(trace.num_rows.mean() + trace.num_scanned.mean()) / trace.population,
+    )
+    return Summary(
+        num_chains=trace.num_chains,
+        num_draws=trace.num_draws,
+        population=trace.population,
+        parameters=tuple(
+            parameter
+            for name, draws in trace.variables().items()
+            for parameter in parameters_of(coordinates(name, draws.shape[2:], trace.names), draws)
+        ),
+        acceptance=float(trace.is_accepted.mean()),
+        rows=rows,
+        complaints=tuple(trace.complaints()),
+        settings=trace.settings,
+        seconds=trace.seconds,
+        compile_seconds=trace.compile_seconds,
+        scan_seconds=trace.scan_seconds,
+        draws_per_second=decisions / trace.seconds if trace.seconds else float("nan"),
+        is_interrupted=trace.is_interrupted,
+        is_one_start=trace.is_one_start,
+        notes=trace.notes,
+        scan=trace.scan,
+    )

@@ -1,0 +1,190 @@
+"""Many repetitions of the decisions of a chain."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax import random as jr
+
+from tallchain import lockstep
+from tallchain.checking.recorder import Recorder
+from tallchain.checking.scan import Pairs
+from tallchain.checking.trace import Trace
+from tallchain.chunks import fill, progress_bar, slots_within
+from tallchain.functions import program
+from tallchain.kernel import MetropolisHastings, Noise, Trial
+from tallchain.keys import make_key
+from tallchain.parts import part, replace
+from tallchain.proposals import Fixed
+from tallchain.schedule import Schedule
+from tallchain.types import Array, IntegratedTest, PyTree, Verdict
+
+_LANES = {"cpu": 2**10}  # decisions side by side
+_LANES_ELSEWHERE = 2**16
+_MOST_TRIALS, _LEAST_TRIALS = 2000, 32
+_CHANCES = 2**10  # asked for at a time: a test may hold thousands of numbers for each
+_ROWS = 2**28  # for the trials of an audit to read, where their number is not given
+
+
+class Trials(NamedTuple):
+    """Decisions that were repeated."""
+
+    chances: np.ndarray
+    """To accept, by lane and draw: as the test says, or 0 and 1 by what it did."""
+    num_rows: int
+    """Rows read for all of them."""
+    is_interrupted: bool
+
+
+class _At(NamedTuple):
+    """Where a lane is: the pair it decides next, and what the test had seen at its last decision."""
+
+    pair: Array
+    seen: PyTree
+    """(memory, offset, evidence) for `chance`; () for a test without."""
+
+
+class _Repetition(NamedTuple):
+    """A decision under way, what the test saw when it judged last, and whether that was enough."""
+
+    trial: Trial
+    seen: PyTree
+    is_decided: Array
+
+
+@part
+class _Repeated:
+    """Decisions at fixed pairs in the shape of a kernel, so that they run in lockstep like the decisions of chains.
+
+    A lane goes from pair to pair, whatever it decides: pairs that take many rows hold up all lanes alike.
+    """
+
+    kernel: MetropolisHastings
+    pairs: Pairs
+
+    @property
+    def log_likelihood(self) -> Any:
+        """That of the kernel."""
+        return self.kernel.log_likelihood
+
+    def draw(self, key: Array, position: Any) -> Noise:
+        """Draw the randomness of one decision; that of its proposal is spent."""
+        return Noise((), self.kernel.acceptance.draw(jr.fold_in(key, 1)), self.kernel.source.draw(jr.fold_in(key, 2)))
+
+    def open(self, noise: Noise, position: _At) -> _Repetition:
+        """Open a trial at the pair."""
+        here, there, log_correction = self._pair(position)
+        trial = replace(self.kernel, proposal=Fixed(there, log_correction)).open(noise, here)
+        return _Repetition(trial, self._seen(trial), jnp.zeros((), bool))
+
+    def look(self, position: _At, repetition: _Repetition) -> _Repetition:
+        """Read one window."""
+        return repetition._replace(trial=self.kernel.look(self._pair(position).here, repetition.trial))
+
+    def judge(self, repetition: _Repetition) -> tuple[_Repetition, Array, Array]:
+        """Let the test judge, and keep what it judged by."""
+        trial, is_decided, is_accepted = self.kernel.judge(repetition.trial)
+        return _Repetition(trial, self._seen(repetition.trial), is_decided), is_decided, is_accepted
+
+    def close(self, position: _At, repetition: _Repetition, is_accepted: Array) -> tuple[_At, Verdict]:
+        """Go to the next pair if this one is decided, whichever way."""
+        _, verdict = self.kernel.close(self._pair(position).here, repetition.trial, is_accepted)
+        pair = (position.pair + repetition.is_decided) % len(self.pairs.log_correction)
+        return _At(pair, repetition.seen), verdict
+
+    def start(self, num_lanes: int) -> _At:
+        """Return lanes before their first decision, spread evenly over the pairs."""
+        pair = jnp.arange(num_lanes, dtype=jnp.int32) % len(self.pairs.log_correction)
+        seen = jax.eval_shape(lambda: self.open(self.draw(make_key(0), ()), _At(pair[0], ())).seen)
+        return _At(pair, jax.tree.map(lambda leaf: jnp.zeros((num_lanes, *leaf.shape), leaf.dtype), seen))
+
+    def _pair(self, position: _At) -> Pairs:
+        return jax.tree.map(lambda leaf: leaf[position.pair], self.pairs)
+
+    def _seen(self, trial: Trial) -> PyTree:
+        is_integrated = isinstance(self.kernel.acceptance, IntegratedTest)
+        return (trial.memory, trial.offset, trial.evidence) if is_integrated else ()
+
+
+def repeat(
+    kernel: MetropolisHastings,
+    pairs: Pairs,
+    num_trials: int,
+    *,
+    key: Array,
+    interrupt: threading.Event,
+    progress: bool,
+) -> Trials:
+    """Repeat the decisions both ways.
+
+    Decision k of lane c is at pair (c + k) modulo the number of pairs; of these the second half are backward.
+    """
+    both = Pairs(
+        jax.tree.map(lambda a, b: jnp.concatenate([a, b]), pairs.here, pairs.there),
+        jax.tree.map(lambda a, b: jnp.concatenate([b, a]), pairs.here, pairs.there),
+        jnp.concatenate([pairs.log_correction, -pairs.log_correction]),
+    )
+    num_pairs = len(both.log_correction)
+    lanes_per_pair = _lanes_per_pair(num_pairs, num_trials)
+    num_lanes, num_draws = num_pairs * lanes_per_pair, num_trials // lanes_per_pair
+    repeated, schedule, keys = _Repeated(kernel, both), Schedule(), jr.split(key, num_lanes)
+    recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
+    lanes = lockstep.start(repeated, schedule, keys, repeated.start(num_lanes))
+    slots = slots_within(lockstep.bytes_per_slot(repeated, keys, lanes), num_draws)
+
+    runner = lockstep.Runner(repeated, schedule, keys, slots)
+
+    def run(lanes: lockstep.Lane, **ends: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
+        lanes, drawn = runner(lanes, **ends)
+        return lanes, drawn._replace(position=drawn.position.seen)
+
+    with progress_bar(progress, num_draws * num_lanes) as report:
+        fill(recorder, run, lanes, num_draws, interrupt, report)
+    if recorder.num_finished * lanes_per_pair < 2:
+        raise KeyboardInterrupt("the audit was interrupted before every decision was repeated")
+    seen, verdict = recorder.draws_of_every_chain()
+    chances = verdict.is_accepted
+    if isinstance(kernel.acceptance, IntegratedTest):
+        said = np.asarray(_chances(kernel, seen))
+        # The kernel rejects a log ratio that is not finite; where a test cannot say its chance, what it did must do.
+        chances = np.where(np.isfinite(verdict.log_ratio) & np.isfinite(said), said, chances)
+    rows = int(verdict.num_rows.sum(dtype=np.int64) + verdict.num_scanned.sum(dtype=np.int64))
+    return Trials(np.asarray(chances, np.float64), rows, recorder.num_finished < num_draws)
+
+
+@program()
+def _chances(kernel: MetropolisHastings, seen: PyTree) -> Array:
+    """P(accept) by lane and draw, given what the test had seen: once a decision, since it can cost more than a look."""
+    assert isinstance(kernel.acceptance, IntegratedTest)
+    chance = kernel.acceptance.chance
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), seen)
+    chances = lax.map(lambda one: chance(*one, kernel.source.population), flat, batch_size=_CHANCES)
+    return chances.reshape(jax.tree.leaves(seen)[0].shape[:2])
+
+
+def _lanes_per_pair(num_pairs: int, num_trials: int) -> int:
+    """As many as keep the machine busy and share the trials evenly."""
+    most = _LANES.get(jax.default_backend(), _LANES_ELSEWHERE) // num_pairs
+    return next((count for count in range(min(most, num_trials), 0, -1) if num_trials % count == 0), 1)
+
+
+def choose_trials(kernel: MetropolisHastings, trace: Trace, num_decisions: int) -> int:
+    """As many trials as a fixed number of rows allows; two, where all of them must come out the same."""
+    if isinstance(kernel.acceptance, IntegratedTest) and _always_reads_all(kernel):
+        return 2
+    rows = float(np.mean(trace.num_rows) + np.mean(trace.num_scanned))
+    affordable = _ROWS / max(2 * num_decisions * rows, 1)
+    # Multiples of 8 can be shared among lanes.
+    return 8 * round(min(max(affordable, _LEAST_TRIALS), _MOST_TRIALS) / 8)
+
+
+def _always_reads_all(kernel: MetropolisHastings) -> bool:
+    """Whether the first thing the test asks for is every row, and for the decision itself."""
+    bound = None if kernel.bound is None else jnp.zeros(())
+    _, _, ask = kernel.acceptance.open(kernel.acceptance.draw(make_key(0)), bound, kernel.source.population)
+    return bool(ask.census) and not bool(ask.apart)

@@ -1,0 +1,55 @@
+"""Parts: frozen dataclasses that are pytrees. Arrays are leaves; functions, sizes and names belong to the structure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+
+from tallchain.functions import Function, Handle
+
+T = TypeVar("T")
+
+
+def static(default: Any = dataclasses.MISSING) -> Any:
+    """Mark a field of a `part` as static: a function, a size or a name, not an array."""
+    return dataclasses.field(default=default, metadata={"static": True})
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(static,))
+def part(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen dataclass and a pytree; fields marked `static()` belong to its structure.
+
+    Constructors check and prepare what the user gave them; JAX rebuilds parts with tracers inside. So rebuilding
+    does not go through the constructor, which is what sets this apart from `jax.tree_util.register_dataclass`.
+    """
+    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    fields = dataclasses.fields(cls)
+    leaves = [f.name for f in fields if not f.metadata.get("static")]
+    statics = [f.name for f in fields if f.metadata.get("static")]
+
+    def flatten_with_keys(self: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in leaves]
+        structure = (getattr(self, name) for name in statics)
+        return children, tuple(value.handle if isinstance(value, Function) else value for value in structure)
+
+    def unflatten(structure: tuple[Any, ...], children: Any) -> T:
+        fixed = (value.get() if isinstance(value, Handle) else value for value in structure)
+        values = zip([*statics, *leaves], [*fixed, *children], strict=True)
+        return set_fields(object.__new__(cls), **dict(values))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
+    return cls
+
+
+def replace(of: T, /, **changes: Any) -> T:
+    """Return a copy of a part with some fields changed, unchecked: values may be tracers."""
+    return set_fields(object.__new__(type(of)), **vars(of) | changes)
+
+
+def set_fields(of: T, /, **values: Any) -> T:
+    """Fill the fields of a part under construction; parts are frozen once their constructor is done."""
+    for name, value in values.items():
+        object.__setattr__(of, name, value)
+    return of

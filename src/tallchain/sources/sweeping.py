@@ -1,0 +1,119 @@
+"""Every row once: in blocks on the device, added up on the host.
+
+A block is as wide as the device likes. On a CPU its rows, and the numbers made of them, should stay in the cache; an
+accelerator wants hundreds of thousands of rows at a time. Numbers per row and their sums over one block are as JAX has
+them (in float32, unless told otherwise); the sums of the blocks are added up in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tallchain.functions import program
+from tallchain.parts import part
+from tallchain.sources.rows import row_bytes
+from tallchain.types import Array, Block, PyTree, Source
+
+_BYTES, _BYTES_ELSEWHERE = {"cpu": 2**22}, 2**28  # of data in a block, times the lanes that work on it
+_WIDEST, _WIDEST_ELSEWHERE = {"cpu": 2**13}, 2**20  # rows of a block
+_NARROWEST = 128
+_BLOCKS = 64  # in one dispatch, at most
+_RESULTS = 2**24  # numbers that one dispatch may return
+
+
+def add(total: Any, summaries: Any) -> Any:
+    """Add up the summaries of some blocks, in float64; where one is not finite, neither is the sum."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).sum(0), summaries)
+        return sums if total is None else jax.tree.map(np.add, total, sums)
+
+
+def sweep(
+    summarise: Callable[[Block], PyTree],
+    merge: Callable[[Any, Any], Any],
+    data: PyTree,
+    share: Array | None,
+    *,
+    num_rows: int,
+    num_exact: int = 0,
+    lanes: int = 1,
+    results: int = 1,
+    report: Callable[[int], None] | None = None,
+) -> Any:
+    """Summarise the first `num_rows` rows of the data, of which every decision reads the first `num_exact`.
+
+    The other arguments are those of `Source.sweep`.
+    """
+    width = block_width(data, num_rows, lanes)
+    num_blocks = -(-num_rows // width)
+    most = min(max(_RESULTS // results, 1), _BLOCKS)
+    blocks = -(-num_blocks // -(-num_blocks // most))  # all dispatches of one size, so that they share a program
+    total = None
+    for first in range(0, num_blocks, blocks):
+        found = _summaries(
+            summarise, data, share, first, num_rows=num_rows, num_exact=num_exact, width=width, blocks=blocks
+        )
+        total = merge(total, jax.tree.map(lambda leaf: np.asarray(leaf)[: num_blocks - first], found))  # noqa: B023
+        if report is not None:
+            report(min((first + blocks) * width, num_rows))
+    return total
+
+
+@part
+class _RowAt:
+    index: Array
+
+    def __call__(self, block: Block) -> PyTree:
+        at = block.is_valid & (block.index == self.index)
+        return jnp.any(at), jax.tree.map(lambda leaf: leaf[jnp.argmax(at)], block.rows)
+
+
+def row_at(source: Source, index: int) -> PyTree:
+    """Return the row that a source keeps at a place, by a sweep: for messages."""
+
+    def found(row: Any, blocks: Any) -> Any:
+        is_here, rows = blocks
+        at = int(np.argmax(is_here))
+        return jax.tree.map(lambda leaf: leaf[at], rows) if is_here[at] else row
+
+    return source.sweep(_RowAt(jnp.int32(index)), found)
+
+
+def block_width(data: PyTree, num_rows: int, lanes: int) -> int:
+    """Return the rows of a block."""
+    backend = jax.default_backend()
+    room = _BYTES.get(backend, _BYTES_ELSEWHERE) // max(row_bytes(data) * lanes, 1)
+    return min(num_rows, max(_NARROWEST, min(room, _WIDEST.get(backend, _WIDEST_ELSEWHERE))))
+
+
+@program(static_argnames=("num_rows", "num_exact", "width", "blocks"))
+def _summaries(
+    summarise: Callable[[Block], PyTree],
+    data: PyTree,
+    share: Array | None,
+    first: int,
+    *,
+    num_rows: int,
+    num_exact: int,
+    width: int,
+    blocks: int,
+) -> PyTree:
+    """Summarise some blocks, one after another; of those beyond the last row no entry is valid."""
+
+    def one(_: None, at: Array) -> tuple[None, PyTree]:
+        # The last block begins early, to be as wide as the others. (Written so as not to pass 2^31.)
+        begin = jnp.minimum(first + at, num_rows // width) * width
+        start = jnp.minimum(begin, num_rows - width)
+        index = start + jnp.arange(width)
+        is_valid = (index >= begin) & (first + at < -(-num_rows // width))
+        rows, shares = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, width), (data, share))
+        shares = jnp.ones(width, jnp.result_type(float)) if shares is None else shares
+        return None, summarise(Block(rows, index, is_valid, shares, index >= num_exact))
+
+    return lax.scan(one, None, jnp.arange(blocks))[1]

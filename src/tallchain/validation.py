@@ -1,0 +1,37 @@
+"""What a value is, and how to quote it in an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+_LONGEST_QUOTE = 200
+
+
+def is_traced(tree: Any) -> bool:
+    """Whether some value is a tracer: inside `jit` or `vmap` shapes can be checked, values cannot."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def is_positive(value: Any) -> bool:
+    """Whether a value is one positive finite number; anything else is not, whatever it is."""
+    is_number = not isinstance(value, str | bool | None) and np.ndim(value) == 0
+    return is_number and np.issubdtype(np.asarray(value).dtype, np.number) and bool(0 < value < np.inf)
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number, at least so large; True and False are not numbers."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+
+
+def brief(value: Any) -> str:
+    """Quote a value in an error: its repr, cut where that is long."""
+    return cut(repr(value))
+
+
+def cut(text: str) -> str:
+    """Bring a long text onto one line, and cut it."""
+    return text if len(text) <= _LONGEST_QUOTE else " ".join(text.split())[:_LONGEST_QUOTE] + " ..."

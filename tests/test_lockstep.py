@@ -1,0 +1,102 @@
+"""Chains side by side: costly proposals are made together, and nobody's draws change for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tallchain as tc
+from scenarios import SCENARIOS
+from tallchain import lockstep
+from tallchain.parts import part, static
+from tallchain.types import CostlyProposal, Proposed, Target
+
+TARGET = SCENARIOS["normal mean"](2000)
+
+
+@part
+class Costly:
+    """A random walk that takes its time, says how many rows it has read, and looks at the target."""
+
+    walk: tc.RandomWalk
+    share_waiting: float = static()
+
+    def check(self, position: Any) -> None:
+        self.walk.check(position)
+
+    def draw(self, key: jax.Array, position: Any) -> Any:
+        return self.walk.draw(key, position)
+
+    def propose(self, noise: Any, position: Any, target: Target) -> Proposed:
+        assert target.surrogate is None
+        rows = target.source.population.num_rows // 200 + 0 * target.posterior.temperature.astype(int)
+        return self.walk.propose(noise, position)._replace(num_rows=rows)
+
+
+def kernel_of(proposal: Any) -> tc.MetropolisHastings:
+    posterior = tc.Posterior(TARGET.posterior.log_prior, TARGET.posterior.log_likelihood, jnp.float32(200.0))
+    return tc.MetropolisHastings(posterior, tc.Shuffled(TARGET.data, 20), proposal=proposal)
+
+
+def draws_of(proposal: Any, **options: Any) -> tc.Trace:
+    options = {"num_chains": 9, "num_warmup": 3, "scan": 0, "progress": False} | options
+    return tc.sample(jax.random.key(1), kernel_of(proposal), 0.5, 40, **options)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+def test_chains_that_wait_for_each_other_make_the_same_draws(share: float) -> None:
+    plain, costly = draws_of(tc.RandomWalk(0.6)), draws_of(Costly(tc.RandomWalk(0.6), share), chunk_size=7)
+    for name in ("position", "is_accepted", "num_rows"):
+        np.testing.assert_array_equal(getattr(costly, name), getattr(plain, name))
+    np.testing.assert_allclose(costly.log_ratio, plain.log_ratio, rtol=1e-5)  # another program rounds otherwise
+    assert (costly.num_scanned == 10).all()
+    assert (plain.num_scanned == 0).all()
+    assert isinstance(Costly(tc.RandomWalk(0.6), share), CostlyProposal)
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0.2), (1.0, 0.9, 1.0)])
+def test_candidates_are_made_when_so_many_wait(share: float, least: float, most: float) -> None:
+    """Seen from the lanes: how often every chain is at the same draw between two turns."""
+    kernel, schedule = kernel_of(Costly(tc.RandomWalk(0.6), share)), tc.Schedule()
+    keys = jax.random.split(jax.random.key(0), 8)
+    lanes = lockstep.start(kernel, schedule, keys, jnp.full(8, 0.5))
+    spread = []
+    for _ in range(120):
+        lanes, _ = lockstep.run(kernel, schedule, keys, lanes, last=jnp.int32(1000), turns=jnp.int32(1), slots=4)
+        spread.append(np.ptp(np.asarray(lanes.draw)) <= 1)
+    assert least <= np.mean(spread) <= most
+
+
+@pytest.mark.parametrize("acceptance", [tc.Penalty, tc.MinibatchBarker], ids=["penalty", "minibatch"])
+def test_the_log_ratio_is_that_on_which_the_decision_fell(acceptance: Any) -> None:
+    """Also where a test that has decided would have asked for a census next, of few rows that repeat."""
+    posterior = tc.Posterior(TARGET.posterior.log_prior, TARGET.posterior.log_likelihood, 10.0)
+    source = tc.WithReplacement(TARGET.data[:300], 20)
+    kernel = tc.MetropolisHastings(posterior, source, proposal=tc.RandomWalk(0.6), acceptance=acceptance())
+
+    @jax.jit
+    @jax.vmap
+    def decide(key: jax.Array) -> Any:
+        return kernel.decide(kernel.draw(key, jnp.float32(0.5)), jnp.float32(0.5))
+
+    decision = decide(jax.random.split(jax.random.key(3), 200))
+    seen = decision.seen
+    assert (np.asarray(seen.evidence.count) > 0).all()
+    np.testing.assert_allclose(decision.verdict.log_ratio, seen.evidence.mean + seen.offset, rtol=1e-5)
+
+
+def test_one_decision_is_what_a_step_makes() -> None:
+    kernel = kernel_of(tc.RandomWalk(0.6))
+    state = kernel.init(0.5)
+    for key in jax.random.split(jax.random.key(2), 5):
+        moved, verdict = kernel.step(key, state)
+        decision = kernel.decide(kernel.draw(key, state.position), state.position)
+        jax.tree.map(np.testing.assert_array_equal, (decision.position, decision.verdict), (moved.position, verdict))
+        assert decision.seen.evidence.count == decision.seen.num_rows - 20  # a pilot, forgotten, and fresh rows
+        assert decision.verdict.log_ratio == decision.seen.evidence.mean + decision.seen.offset
+        assert bool(decision.memory.pilot.is_over)
+        state = moved
