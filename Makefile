@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-slow bench bench-peers lint types clean
+.PHONY: run test test-slow bench bench-peers studies lint types clean
 
 run: .venv/ready
 	$(BIN)/tallchain reproduce
@@ -14,26 +14,25 @@ test: lint types
 test-slow: .venv/ready
 	$(BIN)/pytest -n auto --dist load -m slow
 
+# Speed. On a machine with an accelerator run python -m benchmarks.device as well.
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.lockstep
 	$(BIN)/python -m benchmarks.scaling
-	$(BIN)/python -m benchmarks.mixture
-	$(BIN)/python -m benchmarks.tables
-	$(BIN)/python -m benchmarks.bounds
-	$(BIN)/python -m benchmarks.combined
-	$(BIN)/python -m benchmarks.curves
-	$(BIN)/python -m benchmarks.orders
-	$(BIN)/python -m benchmarks.calibration
-	$(BIN)/python -m benchmarks.tails
 	$(BIN)/python -m benchmarks.walk
-	$(BIN)/python -m benchmarks.pages
+	$(BIN)/python -m studies pages
 
 # About an hour on 2 cores. make bench-peers COVERTYPE=covtype.npz has Covertype too; references: see benchmarks/peers.
 bench-peers: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	$(BIN)/python -m benchmarks.peers $(if $(COVERTYPE),--covertype $(COVERTYPE))
 	$(BIN)/python -m benchmarks.peers --rows-against-n --draw
-	$(BIN)/python -m benchmarks.pages
+	$(BIN)/python -m studies pages
+
+# Errors and rows: every study, or make studies STUDY=tails. Hours on 2 cores; audit, defaults and pairs want a GPU.
+STUDY ?= all
+studies: .venv/ready
+	$(BIN)/python -m studies $(STUDY)
+	$(BIN)/python -m studies pages
 
 lint: .venv/ready
 	$(BIN)/ruff format --check

@@ -9,6 +9,7 @@ sides.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax import random as jr
 import tallchain as tc
 from benchmarks.measure import interleaved, median_ratio, save
 from tallchain import lockstep
+from tallchain.kernel import State
 
 CHAINS = (64, 1024)
 DRAWS = {64: 512, 1024: 256}
@@ -33,26 +35,26 @@ def kernel_of(mixture: tc.models.GaussianMixture) -> tc.MetropolisHastings:
 
 
 @partial(jax.jit, static_argnames="draws")
-def vmapped(kernel, keys, positions, draws):
+def vmapped(kernel: tc.MetropolisHastings, keys: jax.Array, positions: jax.Array, draws: int) -> Any:
     """Every chain loops over its own looks; under vmap all wait for the slowest at every draw."""
 
-    def chain(key, position):
-        def draw(state, at):
+    def chain(key: jax.Array, position: jax.Array) -> Any:
+        def draw(state: State, at: jax.Array) -> Any:
             state, verdict = kernel.step(jr.fold_in(key, at), state)
             return state, (state.position, verdict)
 
-        return lax.scan(draw, tc.kernel.State(position), jnp.arange(draws))
+        return lax.scan(draw, State(position), jnp.arange(draws))
 
     return jax.vmap(chain)(keys, positions)
 
 
 @jax.jit
-def full_pass(posterior, data, position):
+def full_pass(posterior: tc.Posterior, data: jax.Array, position: jax.Array) -> jax.Array:
     """The log likelihood of all rows at one position: what one row costs at least."""
     return jax.vmap(lambda row: posterior.log_likelihood(position, row))(data).sum()
 
 
-def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: int) -> dict:
+def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: int) -> dict[str, Any]:
     keys = jax.vmap(lambda chain: jr.fold_in(jr.key(0), chain))(jnp.arange(chains))
     settled = tc.sample(jr.key(1), kernel, jnp.array([0.0, 1.0]), 1, num_warmup=300, num_chains=chains, progress=False)
     positions = jnp.asarray(settled.position[:, 0])
@@ -62,13 +64,13 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
     looks = -(-np.asarray(verdict.num_rows) // kernel.width)
     turns = jnp.int32(round(looks.sum(1).mean()))
 
-    def in_lockstep():
+    def in_lockstep() -> Any:
         lanes = lockstep.start(kernel, schedule, keys, positions)
         return lockstep.run(kernel, schedule, keys, lanes, last=jnp.int32(2**30), turns=turns, slots=3 * draws // 2)
 
     runner = lockstep.Runner(kernel, schedule, keys, 3 * draws // 2)
 
-    def on_cores():
+    def on_cores() -> Any:
         return runner(lockstep.start(kernel, schedule, keys, positions), last=2**30, turns=int(turns))
 
     lanes, _ = in_lockstep()

@@ -1,18 +1,16 @@
-"""Shared by the benchmarks: interleaved medians, and result files that name their configuration."""
+"""Shared by the benchmarks: interleaved medians, and their result files."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-import tallchain
+from benchmarks.records import Result
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -30,32 +28,19 @@ def interleaved(candidates: dict[str, Callable[[], Any]], repetitions: int) -> d
     return seconds
 
 
-def median_ratio(above: list[float], below: list[float]) -> float:
+def median_ratio(above: list[float] | np.ndarray, below: list[float] | np.ndarray) -> float:
     """Median of the ratios of neighbours in time."""
     return float(np.median(np.asarray(above) / np.asarray(below)))
 
 
-def load(name: str) -> Any:
+def load(name: str) -> Result:
     """Read results/NAME.json."""
-    return json.loads((RESULTS / f"{name}.json").read_text())
+    return Result.read(RESULTS / f"{name}.json")
 
 
 def save(name: str, configuration: dict[str, Any], results: Any, *, quiet: bool = False) -> None:
     """Write results/NAME.json, and print it unless `quiet`."""
-    record = {
-        "configuration": configuration,
-        "versions": {"tallchain": tallchain.__version__} | {name: version(name) for name in ("jax", "numpy", "scipy")},
-        "backend": jax.default_backend(),
-        "results": results,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    text = json.dumps(record, indent=2)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
+    result = Result.of(configuration, results)
+    result.write(RESULTS / f"{name}.json")
     if not quiet:
-        print(text)
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        print(result)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +33,7 @@ def report_memory(num_rows: int) -> None:
     print(json.dumps({"resident_before_MiB": before, "grown_by_MiB": _resident() - before, "peak_MiB": peak}))
 
 
-def runner(num_rows: int):
+def runner(num_rows: int) -> Callable[[], Any]:
     """A function that takes TURNS turns of CHAINS chains on the mixture with this many rows."""
     import jax
     import jax.numpy as jnp
@@ -48,7 +50,7 @@ def runner(num_rows: int):
     keys = jax.vmap(lambda chain: jr.fold_in(jr.key(0), chain))(jnp.arange(CHAINS))
     positions = jnp.tile(jnp.array([0.0, 1.0]), (CHAINS, 1))
 
-    def run():
+    def run() -> Any:
         lanes = lockstep.start(kernel, tc.Schedule(), keys, positions)
         return jax.block_until_ready(
             lockstep.run(

@@ -8,6 +8,7 @@ with over without them, in turns; and standard deviations over the exact one for
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +30,13 @@ def kernels(prepared: tc.Prepared) -> dict[str, tc.MetropolisHastings]:
     return {"with": prepared.kernel(), "without": prepared.kernel(proposal=tc.PCN(prepared.laplace))}
 
 
-def speed() -> dict:
+def share_of_walk(prepared: tc.Prepared) -> float:
+    """Return the share of steps that are a random walk's."""
+    assert isinstance(prepared.proposal, tc.PCN)
+    return prepared.proposal.walk
+
+
+def speed() -> dict[str, Any]:
     model = simulated().model
     prepared = tc.prepare(model.posterior, model.data, jnp.zeros(20), progress=False)
     made, starts = kernels(prepared), np.asarray(prepared.starts(jr.key(SEED), CHAINS))
@@ -44,7 +51,7 @@ def speed() -> dict:
                 rates[name].append(float(np.min(ess)) / seconds)
     medians = {name: float(np.median(values)) for name, values in rates.items()}
     return {
-        "share_of_walk": prepared.proposal.walk,
+        "share_of_walk": share_of_walk(prepared),
         "acceptance": prepared.influence.acceptance,
         "effective_draws_per_second": medians,
         "ratio": medians["with"] / medians["without"],
@@ -59,7 +66,7 @@ def exact_sd() -> float:
     return float(np.sqrt(weights @ grid**2 - (weights @ grid) ** 2))
 
 
-def tails() -> dict:
+def tails() -> dict[str, Any]:
     rows = np.tile(ROWS, COPIES)
     model = tc.models.logistic_regression(rows[:, None], rows > 0, prior_sd=PRIOR_SD, temperature=COPIES)
     prepared = tc.prepare(model.posterior, model.data, np.zeros(1, np.float32), progress=False)
@@ -75,7 +82,7 @@ def tails() -> dict:
             for seed in range(SEEDS)
         ]
         found[name] = {"mean": float(np.mean(ratios)), "least": min(ratios), "most": max(ratios)}
-    return {"share_of_walk": prepared.proposal.walk, "exact_sd": sd, "sd_over_exact": found}
+    return {"share_of_walk": share_of_walk(prepared), "exact_sd": sd, "sd_over_exact": found}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import tallchain as tc
 from benchmarks.measure import load
 from benchmarks.peers import compare
 from benchmarks.peers.__main__ import chosen
@@ -15,13 +17,12 @@ from benchmarks.peers.reference import make_reference, read_reference
 from benchmarks.peers.rows import draw_rows, rows_against_n
 from benchmarks.peers.settings import SETTINGS, Setting, missing
 from benchmarks.peers.targets import Target, covertype, dummies, flights, rare
-
-import tallchain as tc
 from conftest import SEED
 
 pytestmark = pytest.mark.slow
 
 ROWS = 2000
+ENOUGH, MOST_RUNS = 50, 50  # effective draws to tell something from, and runs to have them from
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +49,23 @@ def quadrature(problem: Problem, is_flat: bool = False, size: int = 81) -> dict[
 
 
 def check(name: str, problem: Problem, chains: int, seconds: float, is_flat: bool = False) -> Run:
-    """Run a sampler twice as the benchmark does, and compare its moments with the quadrature's."""
+    """Run a sampler as the benchmark does, twice or more, and compare its moments with the quadrature's."""
     setting = SETTINGS[name]
     line = missing(setting)
     if line is not None:
         pytest.skip(line)
     sampler = setting.make(problem, chains, 300)
-    setup = sampler.prepare(jax.random.key(SEED))
-    assert setup["mode"] > 0
-    assert all(seconds >= 0 for seconds in setup.values())
-    runs = [sampler.run(jax.random.key(SEED + i), seconds) for i in range(2)]
-    draws = np.concatenate([run.draws for run in runs], 1)
+    assert {"mode", "warmup"} <= sampler.prepare(jax.random.key(SEED)).keys()
+    runs: list[Run] = []
+    size = 0.0
+    while len(runs) < 2 or (not size > ENOUGH and len(runs) < MOST_RUNS):  # on a slow machine a run makes few draws
+        runs.append(sampler.run(jax.random.key(SEED + len(runs)), seconds))
+        draws = np.concatenate([run.draws for run in runs], 1)
+        size = effective(draws) * draws[..., 0].size
+    assert size > ENOUGH, "the chains hardly move"
     assert draws.shape[::2] == (chains, 2)
-    assert all(run.seconds > 0 and 0 < run.acceptance <= 1 and run.rows > 0 for run in runs)
+    assert all(0 < run.acceptance <= 1 and run.rows > 0 for run in runs)
     exact, found = quadrature(problem, is_flat), moments(draws)
-    size = effective(draws) * draws[..., 0].size
-    assert size > 50, "too few effective draws to tell"
     np.testing.assert_allclose((found["mean"] - exact["mean"]) / exact["sd"], 0, atol=4.5 / size**0.5)
     np.testing.assert_allclose(found["sd"] / exact["sd"], 1, atol=4.5 / size**0.5)
     return runs[-1]
@@ -127,7 +129,7 @@ def test_compares_in_turns_and_saves_what_fails(
     monkeypatch.setattr(compare, "SETTINGS", settings)
     plan = compare.Plan(0.1, 2, 20, tuple(settings))
     compare.compare(problem.target, plan, laplace_moments(problem))
-    saved = load("peers")["results"]["two"]
+    saved = load("peers").results["two"]
     assert saved["samplers"]["broken"] == {"failed": "RuntimeError: no"}
     assert saved["samplers"]["missing"]["failed"].startswith("no_such_package is not installed")
     ours, peer = saved["samplers"]["ours"], saved["samplers"]["peer"]

@@ -69,7 +69,7 @@ def main(words: list[str] | None = None) -> None:
             records.append(record)
             save_part(plan, "rows_against_n", records)
     if given.draw:
-        draw_rows(load(plan.output)["results"]["rows_against_n"], DOCS / "rows-against-n.png")
+        draw_rows(load(plan.output).results["rows_against_n"], DOCS / "rows-against-n.png")
     if given.influence:
         save_part(plan, "influence", [influence_at(rare(size)) for size in RARE_SIZES])
     if given.rows_against_n or given.draw or given.influence:

@@ -227,7 +227,7 @@ def ratios(samplers: dict[str, dict[str, Any]]) -> dict[str, dict[str, dict[str,
 
 def save_part(plan: Plan, key: str, result: Any) -> None:
     """Write this part of the file, and leave the others as they are."""
-    before = load(plan.output)["results"] if (RESULTS / f"{plan.output}.json").exists() else {}
+    before = load(plan.output).results if (RESULTS / f"{plan.output}.json").exists() else {}
     save(plan.output, configuration(), before | {key: result}, quiet=True)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpyro
-import numpyro.distributions as dist
+import numpyro  # ty: ignore[import-not-found]
+import numpyro.distributions as dist  # ty: ignore[import-not-found]
 from jax import random as jr
-from numpyro.infer import HMCECS, NUTS
+from numpyro.infer import HMCECS, NUTS  # ty: ignore[import-not-found]
 
 from benchmarks.peers.problem import Problem
 from benchmarks.peers.stepped import Stepped

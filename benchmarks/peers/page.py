@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.measure import load, table
+from benchmarks.measure import load
+from benchmarks.records import table
 
 OURS = ("tallchain", "tallchain, MinibatchBarker")
 TARGETS = {
@@ -15,9 +16,20 @@ TARGETS = {
 }
 
 
+def pieces() -> dict[str, str]:
+    """All tables."""
+    return {
+        "peers": peers(),
+        "peer_summary": peer_summary(),
+        "peer_accuracy": peer_accuracy(),
+        "influence_plans": influence_plans(),
+        "rows_against_n": rows_against_n(),
+    }
+
+
 def peers() -> str:
     """Effective draws and times of every sampler, as ratios to ours, by target."""
-    found = load("peers")["results"]
+    found = load("peers").results
     return "\n\n".join(
         f"**{title}**, N = {found[name]['rows']:,}, d = {len(found[name]['columns'])}:\n\n{_peer_table(found[name])}"
         for name, title in TARGETS.items()
@@ -54,7 +66,7 @@ def _peer_table(result: dict[str, Any]) -> str:
 
 def peer_summary() -> str:
     """Ratios to every peer by target, for README."""
-    found = {name: result for name, result in load("peers")["results"].items() if name in TARGETS}
+    found = {name: result for name, result in load("peers").results.items() if name in TARGETS}
     names = dict.fromkeys(name for result in found.values() for name in result["ratios"]["tallchain"])
     rows = []
     for name in names:
@@ -73,7 +85,7 @@ def _round(value: float) -> str:
 
 def peer_accuracy() -> str:
     """How far draws are from a long NUTS run on all rows, the worst parameter, by target."""
-    found = load("peers")["results"]
+    found = load("peers").results
     rows = []
     for target, title in TARGETS.items():
         if "reference" not in found.get(target, {}):
@@ -107,7 +119,7 @@ def peer_accuracy() -> str:
 
 def influence_plans() -> str:
     """What each way to sample rows would read, on Covertype and for rare events by N."""
-    found = load("peers")["results"]
+    found = load("peers").results
     columns = {"Covertype": found["covertype"]["samplers"]["tallchain"]["prepared"]}
     columns |= {f"rare events, N = {each['rows']:,}": each for each in found["influence"]}
     words = {"none": "every row alike", "copies": "rows that matter more often", "exact": "{num_exact:,} rows always"}
@@ -123,7 +135,8 @@ def influence_plans() -> str:
 
 
 def rows_against_n() -> str:
-    found = load("peers")["results"]["rows_against_n"]
+    """Rows that a decision reads, by order of the surrogate and N."""
+    found = load("peers").results["rows_against_n"]
     sizes = sorted({record["rows"] for record in found})
     by = {(record["rows"], record["order"]): record["rows_per_decision"] for record in found}
     rows = [

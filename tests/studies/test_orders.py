@@ -6,17 +6,21 @@ from functools import cache
 
 import numpy as np
 import pytest
-from benchmarks import orders
-from benchmarks.measure import load
 from scipy.special import expit, log_ndtr, logit
 from scipy.stats import gamma, norm
 
 from conftest import SEED
+from studies.orders.pictures import METHODS
+from studies.orders.powers import powers
+from studies.orders.quadrature import DELTAS, KNOWN_SIGMA, KNOWN_VARIANCE, chances, characteristic, interpolated
+from studies.orders.rows import Rows
+from studies.orders.simulation import expected_controls
+from studies.study import load
 from tallchain.acceptance.correction import Correction, Law, minimax
 from tallchain.acceptance.correction.program import compute_for_law
+from tallchain.acceptance.tables import KAPPA3, LADDER
 
-VARIANCE, SIGMA = orders.KNOWN_VARIANCE, orders.KNOWN_SIGMA
-DELTAS = orders.DELTAS
+VARIANCE, SIGMA = KNOWN_VARIANCE, KNOWN_SIGMA
 FEW, MANY = 50, 200
 
 
@@ -46,30 +50,30 @@ def test_the_skew_correction_gains_half_a_power_of_b(sign: float, power: float) 
     assert np.log(errors[1] / errors[0]) / np.log(MANY / FEW) == pytest.approx(power, abs=0.03)
 
 
-def exponential() -> orders.Rows:
+def exponential() -> Rows:
     """Exponential rows as points and weights: -log Phi(-z), z normal, on a fine grid."""
     z = np.linspace(-9.0, 9.0, 4001)
     points, weights = -log_ndtr(-z) - 1, norm.pdf(z) * (z[1] - z[0])
-    return orders.Rows(points, points, weights)
+    return Rows(points, points, weights)
 
 
 @pytest.mark.parametrize("b", [25, 400])
-def test_the_quadrature_of_the_benchmark_is_right(b: int) -> None:
+def test_the_quadrature_of_the_study_is_right(b: int) -> None:
     plain = correction(b, 0.0)
-    noise = orders.characteristic(exponential(), b, VARIANCE)
-    found = orders.chances(noise, plain, np.sqrt(SIGMA**2 - VARIANCE))
+    noise = characteristic(exponential(), b, VARIANCE)
+    found = chances(noise, plain, np.sqrt(SIGMA**2 - VARIANCE))
     assert found == pytest.approx(accepted(b, *plain), abs=1e-9)
     assert found != pytest.approx(expit(DELTAS), abs=1e-4)
 
 
 def test_interpolation_is_that_of_the_tables() -> None:
     """At a node the table itself, half-way both; beyond the last node the last; mirrored where negative."""
-    between = lambda skew: orders.interpolated(1.0, skew, orders.KAPPA3, "kappa3")  # noqa: E731
+    between = lambda skew: interpolated(1.0, skew, KAPPA3, "kappa3")  # noqa: E731
     mean = lambda skew: float(np.dot(*between(skew)))  # noqa: E731
-    node, following = orders.KAPPA3[1], orders.KAPPA3[2]
+    node, following = KAPPA3[1], KAPPA3[2]
     assert between(0.2)[1].sum() == pytest.approx(1)
     assert mean((node + following) / 2) == pytest.approx((mean(node) + mean(following)) / 2)
-    assert mean(9.0) == pytest.approx(mean(orders.KAPPA3[-1]))
+    assert mean(9.0) == pytest.approx(mean(KAPPA3[-1]))
     assert mean(-node) == pytest.approx(-mean(node))
 
 
@@ -77,21 +81,21 @@ def test_the_controls_have_the_means_they_are_said_to_have() -> None:
     """A control with another mean would bias what it is regressed out of."""
     random = np.random.default_rng(SEED)
     b, trials = 20, 200_000
-    rows = orders.Rows.of(random.standard_exponential(100_000))
+    rows = Rows.of(random.standard_exponential(100_000))
     read = np.sqrt(b) * random.choice(rows.values, (trials, b))
     mean, extra = read.mean(1), read.var(1, ddof=1) / b - 1
-    plain = minimax(orders.LADDER[0])
+    plain = minimax(LADDER[0])
     pad = np.sqrt(plain.sigma**2 - 1)
     simple = norm.cdf((DELTAS[3] + mean[:20_000, None] + plain.atoms) / pad) @ plain.weights
-    expected = orders.expected_controls(rows, b)
+    expected = expected_controls(rows, b)
     found = [simple, mean, mean**2, extra, mean * extra, mean**2 * extra]
     for control, value in zip(found, [expected[3], *expected[len(DELTAS) :]], strict=True):
         assert abs(control.mean() - value) < 4 * control.std() / np.sqrt(len(control))
 
 
 def test_the_powers_on_file_are_those_of_the_errors_on_file() -> None:
-    results = load("orders")["results"]
-    measured = {method: results[method] for method in orders.METHODS}
-    for found, kept in zip(orders.powers(measured), results["powers"], strict=True):
+    results = load("orders").results
+    measured = {method: results[method] for method in METHODS}
+    for found, kept in zip(powers(measured), results["powers"], strict=True):
         assert found["power"] == pytest.approx(kept["power"])
         assert (found["rows"], found["rule"], found["fitted_b"]) == (kept["rows"], kept["rule"], kept["fitted_b"])

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import tallchain as tc
 from tallchain.acceptance import Austere, Confidence, MinibatchBarker, NormalBarker, Penalty
+from tallchain.functions import shared
 from tallchain.models.gaussian_mixture import Grid
+from tallchain.types import AcceptanceTest, Array
 
 SEED = 7
+MIXTURE_ROWS = 1_000_000
 MIXTURE_STEP, MIXTURE_BATCH = 0.15, 50
 PIXEL_ROWS, PIXELS, PIXEL_TEMPERATURE, PIXEL_STEP, PIXEL_BATCH = 100_000, 10, 1000.0, 0.15, 100
+
+
+class Sizes(NamedTuple):
+    """How long to sample."""
+
+    chains: int
+    draws: int
+    warmup: int
 
 
 class Setting(NamedTuple):
     """An acceptance test by name."""
 
-    make: Any
+    make: Callable[[], AcceptanceTest]
     flat_prior: bool = False
     """Whether it left the prior out where the paper ran it."""
     few: tuple[int, int] | None = None
     """(chains, draws) where it reads so many rows that fewer must do; they start in the exact posterior."""
+
+    def sizes(self, usual: Sizes, few: tuple[int, int] | None = None) -> Sizes:
+        """Return how long to sample; `few` is in place of its own."""
+        return usual if self.few is None else Sizes(*(few or self.few), warmup=0)
 
 
 SETTINGS: dict[str, Setting] = {
@@ -52,12 +69,15 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-def mixture(num_rows: int = 1_000_000, *, flat_prior: bool = False) -> tuple[tc.models.GaussianMixture, Any]:
-    """The paper's mixture and a function from an acceptance test to a kernel."""
+MakeKernel = Callable[[AcceptanceTest], tc.MetropolisHastings]
+
+
+def mixture(num_rows: int = MIXTURE_ROWS, *, flat_prior: bool = False) -> tuple[tc.models.GaussianMixture, MakeKernel]:
+    """Return the paper's mixture, and how to sample from it."""
     model = tc.models.gaussian_mixture(num_rows, flat_prior=flat_prior)
     source = tc.Shuffled(model.data, MIXTURE_BATCH)
 
-    def kernel(acceptance: Any) -> tc.MetropolisHastings:
+    def kernel(acceptance: AcceptanceTest) -> tc.MetropolisHastings:
         return tc.MetropolisHastings(
             model.posterior, source, proposal=tc.RandomWalk(MIXTURE_STEP), acceptance=acceptance
         )
@@ -70,28 +90,42 @@ def exact_starts(grid: Grid, chains: int) -> np.ndarray:
     return grid.draw(np.random.default_rng(SEED), chains)
 
 
-def pixels() -> tuple[tc.models.Regression, Any]:
-    """Logistic regression on features like the pixels of digits: in [0, 1], most of them dark, correlated.
+def pixels(num_rows: int = PIXEL_ROWS) -> tuple[tc.models.Regression, MakeKernel]:
+    """Return a logistic regression, and how to sample from it.
 
-    Few of them, with a prior and a step at which a random walk gets around: on MNIST's 784 with the paper's step of
-    0.05 no chain of any test converges, and nothing could be said about its bias.
+    Its features are like the pixels of digits: in [0, 1], most of them dark, correlated. There are few of them, with a
+    prior and a step at which a random walk gets around: on MNIST's 784 with the paper's step of 0.05 no chain of any
+    test converges, and nothing could be said about its bias.
     """
     random = np.random.default_rng(SEED)
-    label = random.random(PIXEL_ROWS) < 0.5
+    label = random.random(num_rows) < 0.5
     templates = random.normal(size=(2, PIXELS))
-    style = random.normal(size=(PIXEL_ROWS, 5)) @ random.normal(size=(5, PIXELS))
-    ink = templates[label.astype(int)] + 0.6 * style + random.normal(size=(PIXEL_ROWS, PIXELS))
+    style = random.normal(size=(num_rows, 5)) @ random.normal(size=(5, PIXELS))
+    ink = templates[label.astype(int)] + 0.6 * style + random.normal(size=(num_rows, PIXELS))
     x = np.clip(ink / 3, 0, 1).astype(np.float32)
     model = tc.models.logistic_regression(x, label, prior_sd=1.0, temperature=PIXEL_TEMPERATURE, bound=False)
     source = tc.Shuffled(model.data, PIXEL_BATCH)
 
-    def kernel(acceptance: Any) -> tc.MetropolisHastings:
+    def kernel(acceptance: AcceptanceTest) -> tc.MetropolisHastings:
         return tc.MetropolisHastings(model.posterior, source, proposal=tc.RandomWalk(PIXEL_STEP), acceptance=acceptance)
 
     return model, kernel
 
 
-def run(kernel: tc.MetropolisHastings, starts: np.ndarray, draws: int, warmup: int = 0) -> tc.Trace:
+def given_ratios(num_rows: int) -> tc.Posterior:
+    """Return a posterior for rows that are log ratios: Lambda_i of the step from 0 to 1 is row i, since K = N."""
+    return tc.Posterior(shared(_flat), shared(_product), temperature=num_rows)
+
+
+def _flat(t: Array) -> Array:
+    return jnp.zeros_like(t)
+
+
+def _product(t: Array, x: Array) -> Array:
+    return t * x
+
+
+def sample(kernel: tc.MetropolisHastings, starts: np.ndarray, draws: int, warmup: int = 0) -> tc.Trace:
     """Sample, one chain per start."""
     key = jax.random.key(SEED)
     return tc.sample(key, kernel, starts, draws, num_chains=len(starts), num_warmup=warmup, scan=0, progress=False)

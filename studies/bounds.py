@@ -12,6 +12,7 @@ blank margins and correlated pixels.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -20,42 +21,41 @@ import numpy as np
 from scipy.special import expit
 
 import tallchain as tc
-from benchmarks.measure import save
+from benchmarks.records import table
+from studies.study import Keep, Result, forget
 from tallchain.models import Regression, logistic_regression
 
-SEED, BATCH, TEMPERATURE = 7, 100, 100.0
-CHAINS, WARMUP, DRAWS = 16, 4, 20
-PAIRS = 50
+BATCH, TEMPERATURE = 100, 100.0
 
 
 # ---- data --------------------------------------------------------------------------------------
 
 
-def normal(num_rows: int, dimension: int) -> Regression:
+def normal(num_rows: int, dimension: int, seed: int) -> Regression:
     """x_j ~ N(0, 1), true coefficients of norm 1.5."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     features = random.standard_normal((num_rows, dimension), np.float32)
-    return labelled(features, 1.5 * direction(random, dimension))
+    return labelled(features, 1.5 * direction(random, dimension), seed)
 
 
-def unequal(num_rows: int, dimension: int) -> Regression:
+def unequal(num_rows: int, dimension: int, seed: int) -> Regression:
     """x_j of standard deviations from 0.1 to 2, neighbours correlated by 0.9; true coefficients of norm 1.5."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     lag = np.abs(np.subtract.outer(np.arange(dimension), np.arange(dimension)))
     scale = np.geomspace(0.1, 2, dimension)[:, None] * np.linalg.cholesky(0.9**lag)
-    return labelled(random.standard_normal((num_rows, dimension)) @ scale.T, 1.5 * direction(random, dimension))
+    return labelled(random.standard_normal((num_rows, dimension)) @ scale.T, 1.5 * direction(random, dimension), seed)
 
 
-def pixels(num_rows: int, dimension: int) -> Regression:
+def pixels(num_rows: int, dimension: int, seed: int) -> Regression:
     """x_j uniform on [0, 1] with probability 0.2, else 0; true coefficients of sd 1."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     is_lit = random.random((num_rows, dimension)) < 0.2
-    return labelled(random.random((num_rows, dimension)) * is_lit, random.standard_normal(dimension))
+    return labelled(random.random((num_rows, dimension)) * is_lit, random.standard_normal(dimension), seed)
 
 
-def strokes(num_rows: int, side: int) -> Regression:
+def strokes(num_rows: int, side: int, seed: int) -> Regression:
     """Draw a bright bar of random place, width and slant, the label being whether it slants much."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     label = random.random(num_rows) < 0.5
     across, down = np.meshgrid(*[(np.arange(side) + 0.5) / side] * 2)
     place = 0.5 + 0.06 * random.standard_normal((2, num_rows, 1, 1))
@@ -69,21 +69,22 @@ def strokes(num_rows: int, side: int) -> Regression:
 
 
 def direction(random: np.random.Generator, dimension: int) -> np.ndarray:
+    """Draw a vector of length 1."""
     vector = random.standard_normal(dimension)
     return vector / np.linalg.norm(vector)
 
 
-def labelled(features: np.ndarray, truth: np.ndarray) -> Regression:
+def labelled(features: np.ndarray, truth: np.ndarray, seed: int) -> Regression:
     """Draw labels from the model itself, as many of one kind as of the other."""
     logit = features @ truth
-    outcomes = np.random.default_rng(SEED + 1).random(len(logit)) < expit(logit - logit.mean())
+    outcomes = np.random.default_rng(seed + 1).random(len(logit)) < expit(logit - logit.mean())
     return logistic_regression(features, outcomes, prior_sd=None, temperature=TEMPERATURE)
 
 
 # 13,000 and 100,000 rows at temperature 100, as in the paper; steps with which a chain still moves.
-DATA: dict[str, tuple[Callable[[int, int], Regression], int, int, float]] = {
+DATA: dict[str, tuple[Callable[[int, int, int], Regression], int, int, float]] = {
     "normal, d = 20": (normal, 13_000, 20, 0.05),
-    "normal, d = 20, N = 100,000": (normal, 100_000, 20, 0.02),
+    "normal, d = 20, more rows": (normal, 100_000, 20, 0.02),
     "unequal, d = 20": (unequal, 13_000, 20, 0.05),
     "pixels, d = 50": (pixels, 13_000, 50, 0.05),
     "strokes, d = 14 x 14": (strokes, 13_000, 14, 0.05),
@@ -106,7 +107,69 @@ RUNS = [("bernstein", name) for name in BOUNDS] + [
 # ---- runs --------------------------------------------------------------------------------------
 
 
-def laplace_starts(model: Regression, chains: int) -> np.ndarray:
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes of the study."""
+
+    data: tuple[str, ...] = tuple(DATA)
+    most_rows: int = 100_000
+    """Rows of data that has more."""
+    chains: int = 16
+    warmup: int = 4
+    draws: int = 20
+    pairs: int = 50
+    """Steps of the random walk over which to average how far a bound is from the range."""
+    seed: int = 7
+
+    @classmethod
+    def quick(cls) -> Config:
+        """One kind of data, and few rows."""
+        return cls(("normal, d = 20",), most_rows=1000, chains=4, warmup=1, draws=3, pairs=3)
+
+
+def run(config: Config, keep: Keep = forget) -> Result:
+    """Run every test with every bound, on all data."""
+    results: list[dict[str, Any]] = []
+    for name in config.data:
+        make, num_rows, size, step = DATA[name]
+        model = make(min(num_rows, config.most_rows), size, config.seed)
+        starts = laplace_starts(model, config)
+        entry = {
+            "data": name,
+            "rows": len(model.data["y"]),
+            "features": model.data["x"].shape[1],
+            "step": step,
+            "rows_read_once_for_the_bounds": model.rows_read,
+            "bound_over_exact_range": over_range(model, starts, step, config),
+            "tests": [
+                {"test": test, "bound": bound}
+                | cost(model, starts, step, TESTS[test](), BOUNDS[bound](model.bound), config)
+                for test, bound in RUNS
+            ],
+        }
+        print(entry, flush=True)
+        results.append(entry)
+        keep(Result.of(configuration(config), results))
+    return Result.of(configuration(config), results)
+
+
+def configuration(config: Config) -> dict[str, Any]:
+    """Say how it was measured."""
+    return {
+        "model": f"logistic_regression(prior_sd=None, temperature={TEMPERATURE})",
+        "source": f"Shuffled(batch_size={BATCH})",
+        "acceptance": "Confidence(delta=0.1, p=2, gamma=2)",
+        "chains": config.chains,
+        "warmup": config.warmup,
+        "draws": config.draws,
+        "pairs_for_the_ratio": config.pairs,
+        "seed": config.seed,
+        "starts": "normal approximation at the mode",
+        "standard_errors": "between independent chains",
+    }
+
+
+def laplace_starts(model: Regression, config: Config) -> np.ndarray:
     """Draw from the normal approximation at the mode, found by Newton's method with a little ridge."""
     x = model.data["x"].astype(np.float64)
     y = model.data["y"]
@@ -115,21 +178,24 @@ def laplace_starts(model: Regression, chains: int) -> np.ndarray:
         chance = expit(x @ mode)
         precision = factor * (x.T * (chance * (1 - chance))) @ x + 1e-3 * np.eye(len(mode))
         mode = mode + np.linalg.solve(precision, factor * (y - chance) @ x - 1e-3 * mode)
-    noise = np.random.default_rng(SEED).standard_normal((chains, len(mode)))
+    noise = np.random.default_rng(config.seed).standard_normal((config.chains, len(mode)))
     return (mode + np.linalg.solve(np.linalg.cholesky(precision).T, noise.T).T).astype(np.float32)
 
 
-def run(model: Regression, starts: np.ndarray, step: float, acceptance: Any, bound: Any) -> dict[str, float]:
+def cost(
+    model: Regression, starts: np.ndarray, step: float, acceptance: Any, bound: Any, config: Config
+) -> dict[str, float]:
+    """Sample, and say how many rows a decision read."""
     source = tc.Shuffled(model.data, BATCH)
     kernel = tc.MetropolisHastings(
         model.posterior, source, proposal=tc.RandomWalk(step), acceptance=acceptance, bound=bound
     )
-    options = {"num_chains": CHAINS, "num_warmup": WARMUP, "progress": False}
-    trace = tc.sample(jax.random.key(SEED), kernel, starts, DRAWS, **options)
+    options: dict[str, Any] = {"num_chains": config.chains, "num_warmup": config.warmup, "progress": False}
+    trace = tc.sample(jax.random.key(config.seed), kernel, starts, config.draws, **options)
     by_chain = trace.num_rows.mean(1)
     return {
         "mean_rows_per_decision": float(by_chain.mean()),
-        "standard_error": float(by_chain.std(ddof=1) / np.sqrt(CHAINS)),
+        "standard_error": float(by_chain.std(ddof=1) / np.sqrt(config.chains)),
         "share_that_read_all_rows": float((trace.num_rows == trace.population).mean()),
         "mean_rows_scanned_per_decision": float(trace.num_scanned.mean()),
         "looked_at_and_scanned_over_N": float((trace.num_rows + trace.num_scanned).mean() / trace.population),
@@ -137,53 +203,32 @@ def run(model: Regression, starts: np.ndarray, step: float, acceptance: Any, bou
     }
 
 
-def over_range(model: Regression, starts: np.ndarray, step: float) -> dict[str, float]:
+def over_range(model: Regression, starts: np.ndarray, step: float, config: Config) -> dict[str, float]:
     """Mean ratio of each bound to the exact range, over steps of the random walk; 1 is the best there is."""
-    random = np.random.default_rng(SEED + 2)
+    bound = model.bound
+    assert bound is not None
+    random = np.random.default_rng(config.seed + 2)
     sign = 2 * model.data["y"] - 1
     signed = sign[:, None] * model.data["x"].astype(np.float64)
     ratios: dict[str, list[float]] = {"by_norm": [], "by_ellipsoid": [], "smaller of both": []}
-    for position in starts[random.integers(len(starts), size=PAIRS)].astype(np.float64):
+    for position in starts[random.integers(len(starts), size=config.pairs)].astype(np.float64):
         candidate = position + step * random.standard_normal(len(position))
         exact = np.ptp(np.logaddexp(0, -signed @ position) - np.logaddexp(0, -signed @ candidate))
-        for name, bound in zip(ratios, (model.bound.by_norm, model.bound.by_ellipsoid, model.bound), strict=True):
-            ratios[name].append(float(bound(position, candidate)) / exact)
+        for name, each in zip(ratios, (bound.by_norm, bound.by_ellipsoid, bound), strict=True):
+            ratios[name].append(float(each(position, candidate)) / exact)
     return {name: float(np.mean(values)) for name, values in ratios.items()}
 
 
-def main() -> None:
-    results = []
-    for name, (make, num_rows, size, step) in DATA.items():
-        model = make(num_rows, size)
-        starts = laplace_starts(model, CHAINS)
-        entry = {
-            "data": name,
-            "rows": num_rows,
-            "features": model.data["x"].shape[1],
-            "step": step,
-            "rows_read_once_for_the_bounds": model.rows_read,
-            "bound_over_exact_range": over_range(model, starts, step),
-            "tests": [
-                {"test": test, "bound": bound} | run(model, starts, step, TESTS[test](), BOUNDS[bound](model.bound))
-                for test, bound in RUNS
-            ],
-        }
-        print(entry)
-        results.append(entry)
-    configuration = {
-        "model": f"logistic_regression(prior_sd=None, temperature={TEMPERATURE})",
-        "source": f"Shuffled(batch_size={BATCH})",
-        "acceptance": "Confidence(delta=0.1, p=2, gamma=2)",
-        "chains": CHAINS,
-        "warmup": WARMUP,
-        "draws": DRAWS,
-        "pairs_for_the_ratio": PAIRS,
-        "seed": SEED,
-        "starts": "normal approximation at the mode",
-        "standard_errors": "between independent chains",
-    }
-    save("bounds", configuration, results)
-
-
-if __name__ == "__main__":
-    main()
+def page(result: Result) -> dict[str, str]:
+    """What the test reads with each bound."""
+    rows = []
+    for entry in result.results:
+        tests = {test["bound"]: test for test in entry["tests"] if test["test"] == "bernstein"}
+        ratio = entry["bound_over_exact_range"]
+        for name in BOUNDS:
+            test = tests[name]
+            factor = "1" if name == "range of all rows" else f"{ratio[name]:.1f}"
+            read = [f"{test[key]:,.0f}" for key in ("mean_rows_per_decision", "mean_rows_scanned_per_decision")]
+            rows.append([f"{entry['data']}, N = {entry['rows']:,}", name, factor, *read, f"{test['acceptance']:.2f}"])
+    header = ["data", "range by", "over the exact range", "rows looked at", "rows scanned", "acceptance"]
+    return {"bounds": table(header, rows)}

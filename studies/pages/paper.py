@@ -1,0 +1,82 @@
+"""Pieces from the report at the paper's sizes, which `tallchain reproduce --paper` has written into results/paper/."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from benchmarks.records import table
+from studies.study import ROOT
+from tallchain.experiments.report.words import ROW_HEADER, printed_beside
+from tallchain.experiments.trials import Printed, Rows, standard_error
+
+
+def pieces() -> dict[str, str]:
+    """The paper's tables, and its worst case."""
+    return {
+        "table_1": table_1(reproduced("mixture")),
+        "table_2": table_2(reproduced("logistic")),
+        "worst_case": worst_case(reproduced("worst_case")),
+    }
+
+
+def reproduced(name: str) -> dict[str, Any]:
+    """Read what an experiment found."""
+    return json.loads((ROOT / "results" / "paper" / f"{name}.json").read_text())
+
+
+def table_1(record: dict[str, Any]) -> str:
+    """Rows per decision on the paper's mixture, beside the printed ones."""
+    rows = [
+        _cells(
+            name,
+            found["printed"]["rows"],
+            found["rows"],
+            [each["total_variation"] for each in found["distances"]],
+            3,
+        )
+        for name, found in record["methods"].items()
+    ]
+    config = record["config"]
+    return (
+        table([*ROW_HEADER, "total variation (± s.e.)"], rows)
+        + f"\n\n{config['rows']:,} rows, {config['trials']} trials of {config['draws']:,} draws, seed {config['seed']}."
+    )
+
+
+def table_2(record: dict[str, Any]) -> str:
+    """Rows per decision on MNIST, beside the printed ones."""
+    return "\n\n".join(
+        f"{task['name']}, {task['trials']} trials of {task['draws']:,} draws:\n\n"
+        + table(
+            [*ROW_HEADER, "accuracy at the end (± s.e.)"],
+            [
+                _cells(name, found["printed"], found["rows"], found["final_accuracy"], 4)
+                for name, found in record["tables"][task["name"]].items()
+            ],
+        )
+        for task in (record["config"]["small"], record["config"]["large"])
+    )
+
+
+def _cells(
+    name: str, printed: list[float] | None, rows: dict[str, Any], of_trials: list[float], digits: int
+) -> list[str]:
+    last = f"{np.mean(of_trials):.{digits}f} ± {standard_error(of_trials):.{digits}f}"
+    return [f"`{name}`", *printed_beside(Printed(*printed) if printed else None, Rows(**rows)), last]
+
+
+def worst_case(record: dict[str, Any]) -> str:
+    """Shares of full reads and of rows, by test and N."""
+    sizes = sorted({entry["num_rows"] for entry in record["entries"]})
+    cells = {(entry["test"], entry["num_rows"]): entry for entry in record["entries"]}
+    rows = []
+    for test in dict.fromkeys(entry["test"] for entry in record["entries"]):
+        label = cells[test, sizes[0]]["label"]
+        full = [f"{cells[test, n]['full_share']:.4f}" for n in sizes]
+        mean = [f"{cells[test, n]['mean_share']:.2f}" for n in sizes]
+        rows.append([label, *(f"{a}; {b}" for a, b in zip(full, mean, strict=True))])
+    header = ["share of decisions that read all N rows; mean share of rows", *(f"N = {n:,}" for n in sizes)]
+    return table(header, rows)

@@ -1,0 +1,51 @@
+"""Pieces from the benchmarks."""
+
+from __future__ import annotations
+
+from benchmarks.measure import load
+from benchmarks.records import table
+
+
+def pieces() -> dict[str, str]:
+    """Throughput."""
+    return {"speed": speed()}
+
+
+def speed() -> str:
+    """Chains in lockstep against other ways to run them, and how that scales."""
+    rows = [
+        [
+            f"{result['chains']} chains",
+            f"{result['lockstep_over_vmap_throughput']:.1f}",
+            f"{result['mean_of_slowest_looks_over_mean_looks']:.1f}",
+            f"{result['row_looked_at_over_row_of_full_pass']:.1f}",
+            f"{result['on_cores_over_one_group_throughput']:.1f}",
+        ]
+        for result in load("lockstep").results
+    ]
+    header = [
+        "mixture, m = 50",
+        "lockstep over `vmap(while_loop)`",
+        "looks of the slowest chain over mean looks",
+        "time per row looked at over a plain pass",
+        "a group of chains for each of 2 cores over one group",
+    ]
+    sizes = load("scaling").results
+    growth = ", ".join(f"{s['time_over_time_at_smallest_N']:.2f} at N = {s['rows']:.0e}" for s in sizes[1:])
+    memory = ", ".join(f"{s['memory_grown_while_sampling_MiB']:.0f}" for s in sizes)
+    return (
+        table(header, rows)
+        + f"\n\nTime per turn relative to N = {sizes[0]['rows']:.0e}: {growth}. Resident memory beyond the data, "
+        f"compiler included: {memory} MiB.\n\n{device()}"
+    )
+
+
+def device() -> str:
+    """Throughput on an accelerator."""
+    record = load("device")
+    best = record.results[-1]
+    return (
+        f"On an {record.configuration['device']}, {best['chains']:,} chains: "
+        f"{best['million_looks_per_second']:,.0f} million looks of 50 rows, "
+        f"{best['million_decisions_per_second']:,.0f} million decisions a second."
+    )

@@ -1,0 +1,74 @@
+"""What every study promises, and where its results are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+
+from benchmarks.records import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "studies" / "results"
+NAMES = (
+    *("audit", "bounds", "calibration", "combined", "curves", "defaults", "example"),
+    *("mixture", "orders", "pairs", "tables", "tails"),
+)
+
+Keep = Callable[[Result], None]
+"""Takes what a study has found so far."""
+
+
+class Config(Protocol):
+    """What to measure, and how much: a frozen dataclass. Its defaults are the sizes of the results on file."""
+
+    @classmethod
+    def quick(cls) -> Any:
+        """Return sizes that show that the study runs, and nothing else: less than a minute."""
+        ...
+
+
+class Study(Protocol):
+    """A module that measures how wrong something is, or how many rows it reads."""
+
+    Config: type[Config]
+
+    def run(self, config: Any, keep: Keep = ..., /) -> Result:
+        """Measure; `keep` is called with what there is so far, so that a run that ends early is not lost."""
+        ...
+
+    def page(self, result: Result, /) -> dict[str, str]:
+        """Return what the result says, in Markdown, by name: docs/ shows a piece between markers of its name."""
+        ...
+
+
+@runtime_checkable
+class DrawnStudy(Study, Protocol):
+    """A study with pictures."""
+
+    def pictures(self, result: Result, /) -> dict[str, Figure]:
+        """Draw the result; by name of the file in docs/, without its extension."""
+        ...
+
+
+def forget(result: Result) -> None:
+    """Keep nothing of a run before its end."""
+
+
+def find(name: str) -> Study:
+    """Return a study by name."""
+    return cast(Study, import_module(f"studies.{name}"))
+
+
+def path_of(name: str) -> Path:
+    """Return where the results of a study are kept."""
+    return RESULTS / f"{name}.json"
+
+
+def load(name: str) -> Result:
+    """Read the results of a study."""
+    return Result.read(path_of(name))
