@@ -18,6 +18,7 @@ from studies.targets import given_ratios
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.kernel import State
 from tallchain.parts import replace
+from tallchain.pictures.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, panels
 from tallchain.proposals import Fixed
 
 if TYPE_CHECKING:
@@ -34,15 +35,14 @@ TESTS: dict[str, Any] = {
     "Austere(0.005)": partial(Austere, 0.005),
     "Confidence(0.005)": partial(Confidence, 0.005),
 }
-# Okabe and Ito's colours, told apart by colour-blind readers too.
 STYLES = {
-    "Metropolis()": {"color": "#000000", "lw": 2.5},
-    "Barker()": {"color": "#999999", "lw": 5},
-    "MinibatchBarker()": {"color": "#0072B2", "lw": 1.8},
-    "Penalty()": {"color": "#D55E00", "lw": 1.8},
-    "NormalBarker()": {"color": "#009E73", "lw": 1.8, "ls": "--"},
-    "Austere(0.005)": {"color": "#E69F00", "lw": 0, "marker": "o", "ms": 6},
-    "Confidence(0.005)": {"color": "#56B4E9", "lw": 0, "marker": "x", "ms": 6, "mew": 1.8},
+    "Metropolis()": {"color": BLACK, "lw": 2.5},
+    "Barker()": {"color": GREY, "lw": 5},
+    "MinibatchBarker()": {"color": BLUE, "lw": 1.8},
+    "Penalty()": {"color": VERMILION, "lw": 1.8},
+    "NormalBarker()": {"color": GREEN, "lw": 1.8, "ls": "--"},
+    "Austere(0.005)": {"color": ORANGE, "lw": 0, "marker": "o", "ms": 6},
+    "Confidence(0.005)": {"color": SKY, "lw": 0, "marker": "x", "ms": 6, "mew": 1.8},
 }
 
 
@@ -131,11 +131,8 @@ def page(result: Result) -> dict[str, str]:
 
 def pictures(result: Result) -> dict[str, Figure]:
     """Acceptance and rows against Delta."""
-    from matplotlib.figure import Figure
-
     deltas = result.configuration["deltas"]
-    figure = Figure(figsize=(10.5, 4.6), dpi=130, layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, [[left, right]] = panels((10.5, 4.6), 1, 2, grid=True)
     for name, found in result.results.items():
         left.plot(deltas, found["acceptance"], label=name, **STYLES[name])
         right.plot(deltas, found["mean_rows"], **STYLES[name])
@@ -143,7 +140,4 @@ def pictures(result: Result) -> dict[str, Figure]:
     left.set(xlabel=r"exact log ratio $\Delta$", ylabel="chance to accept", title="Acceptance")
     right.set(xlabel=r"exact log ratio $\Delta$", ylabel="mean rows", yscale="log", title=f"Rows of {num_rows}")
     left.legend(frameon=False, fontsize=9)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
     return {"acceptance": figure}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from studies.study import ROOT, Keep, Result, forget
-from studies.style import panels, shared_legend
+from tallchain.pictures.style import panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,7 @@ def page(result: Result) -> dict[str, str]:
 def pictures(result: Result) -> dict[str, Figure]:
     """Draw a histogram of each weight, the Laplace approximation, and the truth."""
     found = result.results
-    figure, axes = panels((9, 2.6), 1, len(TRUTH))
+    figure, [axes] = panels((9, 2.6), 1, len(TRUTH), grid=True)
     for i, (truth, mean, sd) in enumerate(zip(TRUTH, found["mean"], found["sd"], strict=True)):
         grid = mean + sd * np.linspace(-4, 4, 200)
         axes[i].stairs(found["density"][i], found["edges"][i], fill=True, alpha=0.5, label="draws")
@@ -69,5 +69,5 @@ def pictures(result: Result) -> dict[str, Figure]:
         axes[i].plot(grid, density, label="Laplace approximation")
         axes[i].axvline(truth, color="black", linestyle="--", linewidth=1, label="simulated with")
         axes[i].set(xlabel=f"weight {i}", yticks=[])
-    shared_legend(figure, axes, 3)
+    shared_legend(figure, axes, 3, fontsize=9)
     return {"example": figure}

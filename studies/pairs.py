@@ -21,6 +21,7 @@ from benchmarks.records import table
 from studies.study import Keep, Result, forget
 from studies.targets import given_ratios
 from tallchain.acceptance import MinibatchBarker, Penalty
+from tallchain.pictures.style import BLUE, GREEN, GREY, VERMILION, panels, shared_legend
 from tallchain.proposals import Fixed
 from tallchain.types import Array, IntegratedTest
 
@@ -263,17 +264,15 @@ def shift_law(found: dict[str, Any]) -> float:
 
 
 SHIFT_STYLES: dict[str, dict[str, Any]] = {
-    "growth": {"color": "#D55E00", "marker": "s"},
-    "pilot": {"color": "#009E73", "marker": "^"},
-    "fresh": {"color": "#0072B2", "marker": "o"},
+    "growth": {"color": VERMILION, "marker": "s"},
+    "pilot": {"color": GREEN, "marker": "^"},
+    "fresh": {"color": BLUE, "marker": "o"},
 }
 
 
 def pictures(result: Result) -> dict[str, Figure]:
     """Mean of Delta* - Delta against the law of its shift by growth; hollow where the steps of growth are coarse."""
-    from studies.style import panels, shared_legend
-
-    figure, axes = panels((6.8, 4.8))
+    figure, [[axes]] = panels((6.8, 4.8), grid=True)
     for rule, style in SHIFT_STYLES.items():
         series = [found for found in result.results["by_rows"] if found["rule"] == rule]
         for is_coarse in (False, True):
@@ -282,8 +281,8 @@ def pictures(result: Result) -> dict[str, Figure]:
             law, shift = [shift_law(found) for found in part], [found["shift"] for found in part]
             axes.errorbar(law, shift, [2 * r["shift_error"] for r in part], lw=0, elinewidth=1.2, ms=5, **look)
     low, _ = axes.get_xlim()
-    axes.plot([low, 0], [low, 0], color="#999999", zorder=0, label=r"$-\gamma\sqrt{s^2/b}$")
-    axes.axhline(0, color="#999999", ls="--", zorder=0)
+    axes.plot([low, 0], [low, 0], color=GREY, zorder=0, label=r"$-\gamma\sqrt{s^2/b}$")
+    axes.axhline(0, color=GREY, ls="--", zorder=0)
     axes.set(xlabel=r"$-\gamma\sqrt{s^2/b}$ at $s^2 = \sigma^2 = 1$", ylabel=r"measured mean of $\Delta^* - \Delta$")
-    shared_legend(figure, axes, 4)
+    shared_legend(figure, axes, 4, fontsize=9)
     return {"shift": figure}

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from tallchain import __version__, cli, figures
+from tallchain import __version__, cli
 from tallchain.checking.trace import Trace
 from tallchain.experiments import correction, document, report, worst_case
 from tallchain.models.gaussian_mixture import Grid
+from tallchain.pictures import demo
+from tallchain.pictures.posterior import levels
 
 TINY = ("--rows", "20000", "--chains", "4", "--draws", "50", "--warmup", "20", "--no-progress")
 OPTIONS = {
@@ -215,17 +217,18 @@ class TestFigure:
 
     @pytest.mark.parametrize("rows", [50, 1000, np.arange(1, 11) * 100, [50] * 9 + [1000]])
     def test_draws_any_distribution_of_rows(self, rows, grid, tmp_path):
-        figures.demo_figure(made_up_trace(rows=rows), grid, tmp_path / "a.png", temperature=10, test="minibatch test")
+        figure = demo.demo_figure(made_up_trace(rows=rows), grid, temperature=10, test="minibatch test")
+        figure.savefig(tmp_path / "a.png")
         assert png_size(tmp_path / "a.png")
 
     def test_levels_hold_their_shares(self, grid):
         density = np.exp(grid.log_density)
-        shares = [density[grid.log_density >= level].sum() / density.sum() for level in figures._levels(grid)]
+        shares = [density[grid.log_density >= level].sum() / density.sum() for level in levels(grid)]
         np.testing.assert_allclose(shares, [0.99, 0.9, 0.5], atol=0.02)
 
     def test_thins_to_a_bounded_number_of_points(self, monkeypatch):
-        monkeypatch.setattr(figures, "_POINTS", 7)
-        assert len(figures._points(made_up_trace())) == 7
+        monkeypatch.setattr(demo, "_POINTS", 7)
+        assert len(demo._points(made_up_trace())) == 7
 
 
 class TestReproduceCorrection:

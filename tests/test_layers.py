@@ -22,7 +22,7 @@ PLAN = [
     {"sample": ("sample",)},
     {"prepare": ("prepare",)},
     {"tallchain": ("__init__",)},
-    {"experiments": ("experiments", "figures", "pictures")},
+    {"experiments": ("experiments", "pictures")},
     {"cli": ("cli", "__main__")},
 ]
 LEVEL = {room: level for level, rooms in enumerate(PLAN) for room in rooms}

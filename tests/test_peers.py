@@ -14,7 +14,7 @@ from benchmarks.peers import compare
 from benchmarks.peers.__main__ import chosen
 from benchmarks.peers.problem import Problem, Run, Sampler, effective, laplace_moments, log_density, moments
 from benchmarks.peers.reference import make_reference, read_reference
-from benchmarks.peers.rows import draw_rows, rows_against_n
+from benchmarks.peers.rows import rows_against_n, rows_figure
 from benchmarks.peers.settings import SETTINGS, Setting, missing
 from benchmarks.peers.targets import Target, covertype, dummies, flights, rare
 from conftest import SEED
@@ -216,5 +216,5 @@ def test_rows_against_n(tmp_path: Path) -> None:
     records = list(rows_against_n((10_000,), chains=8, draws=20))
     rows = {record["order"]: record["rows_per_decision"] for record in records}
     assert rows[2] < rows[1] < rows[0]
-    draw_rows(records, tmp_path / "rows.png")
+    rows_figure(records).savefig(tmp_path / "rows.png")
     assert (tmp_path / "rows.png").exists()

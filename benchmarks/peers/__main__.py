@@ -9,7 +9,7 @@ from benchmarks import peers
 from benchmarks.measure import load
 from benchmarks.peers.compare import Plan, compare, influence_at, save_part
 from benchmarks.peers.reference import make_reference, read_reference
-from benchmarks.peers.rows import SIZES, draw_rows, rows_against_n
+from benchmarks.peers.rows import SIZES, rows_against_n, rows_figure
 from benchmarks.peers.settings import SETTINGS
 from benchmarks.peers.targets import TARGETS, rare
 
@@ -69,7 +69,7 @@ def main(words: list[str] | None = None) -> None:
             records.append(record)
             save_part(plan, "rows_against_n", records)
     if given.draw:
-        draw_rows(load(plan.output).results["rows_against_n"], DOCS / "rows-against-n.png")
+        rows_figure(load(plan.output).results["rows_against_n"]).savefig(DOCS / "rows-against-n.png")
     if given.influence:
         save_part(plan, "influence", [influence_at(rare(size)) for size in RARE_SIZES])
     if given.rows_against_n or given.draw or given.influence:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax import random as jr
@@ -13,7 +12,11 @@ import tallchain as tc
 from benchmarks.peers.ours import draw_ours
 from benchmarks.peers.problem import Problem
 from benchmarks.peers.targets import SEED, simulated
+from tallchain.pictures.style import BLUE, GREEN, GREY, VERMILION, panels
 from tallchain.surrogates import Taylor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BATCH = 50  # rows per look
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -53,20 +56,16 @@ def rows_against_n(sizes: Iterable[int] = SIZES, chains: int = 64, draws: int = 
             yield found
 
 
-def draw_rows(records: list[dict[str, Any]], path: Path) -> None:
+def rows_figure(records: list[dict[str, Any]]) -> Figure:
     """Draw rows per decision against N, by order."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5, 4.2), dpi=120, layout="constrained")
-    axes = figure.subplots()
+    figure, [[axes]] = panels((6.5, 4.2), dpi=120)
     sizes = sorted({record["rows"] for record in records})
-    axes.plot(sizes, sizes, color="#999999", lw=1, ls=":", label="all rows")
-    for order, color, marker in ((0, "#D55E00", "s"), (1, "#0072B2", "o"), (2, "#009E73", "^")):
+    axes.plot(sizes, sizes, color=GREY, lw=1, ls=":", label="all rows")
+    for order, color, marker in ((0, VERMILION, "s"), (1, BLUE, "o"), (2, GREEN, "^")):
         points = [(record["rows"], record["rows_per_decision"]) for record in records if record["order"] == order]
         label = f"Taylor, order {order}" if order else "no surrogate"
         axes.plot(*zip(*points, strict=True), color=color, marker=marker, lw=1.5, label=label)
     axes.set(xscale="log", yscale="log", xlabel="rows in the data, N", ylabel="rows per decision")
     axes.set_title("Logistic regression, d = 20, temperature 1", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-    figure.savefig(path)
+    return figure

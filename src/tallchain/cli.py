@@ -16,7 +16,6 @@ import jax
 import numpy as np
 
 import tallchain
-from tallchain import figures
 from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
 from tallchain.checking.summary import Summary
 from tallchain.checking.trace import Trace
@@ -24,6 +23,10 @@ from tallchain.command import check_writable, prepare, refusals, require
 from tallchain.experiments import correction, worst_case
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
+from tallchain.pictures.audit import audit_figure
+from tallchain.pictures.demo import demo_figure
+from tallchain.pictures.style import formats
+from tallchain.pictures.worst_case import worst_case_figure
 from tallchain.progress import shown
 from tallchain.proposals import RandomWalk
 from tallchain.sources import Shuffled
@@ -137,7 +140,7 @@ def demo(
     minute on two cores. Ctrl-C ends the sampling early and reports the draws made so far.
     """
     require("arviz_stats", "matplotlib")
-    prepare(output, figures.formats())
+    prepare(output, formats())
     mixture = gaussian_mixture(rows, seed=seed)
     kernel = _kernel(mixture, _acceptance(test, sigma), step, batch_size)
     trace = _sample(kernel, draws, chains=chains, warmup=warmup, seed=seed, progress=not no_progress)
@@ -195,7 +198,7 @@ def _report(trace: Trace, mixture: GaussianMixture, test: TestName, output: Path
     grid = mixture.quadrature(_GRID_POINTS)
     print(_comparison(summary, grid))
     temperature = float(mixture.posterior.temperature)
-    figures.demo_figure(trace, grid, output, temperature=temperature, test=f"{test} test")
+    demo_figure(trace, grid, temperature=temperature, test=f"{test} test").savefig(output)
     print(f"\npicture              {output}")
 
 
@@ -243,7 +246,7 @@ def audit(
     require("matplotlib")
     picture = output.with_suffix(".png") if picture is None else picture
     prepare(output, ["json"])
-    prepare(picture, figures.formats(), "--picture")
+    prepare(picture, formats(), "--picture")
     mixture = gaussian_mixture(rows, seed=seed)
     kernel = _kernel(mixture, _acceptance(test, sigma), step, batch_size)
     trace = _sample(kernel, draws, chains=chains, warmup=warmup, seed=seed, progress=not no_progress)
@@ -256,7 +259,7 @@ def audit(
     result = dataclasses.replace(result, drift=drift)
     print(f"\n{result}\n")
     _save_numbers(result.to_json(), output)
-    figures.audit_figure(result, picture)
+    audit_figure(result).savefig(picture)
     print(f"picture              {picture}")
 
 
@@ -344,7 +347,7 @@ def reproduce_worst_case(
     require("rich", "matplotlib")
     picture = output.with_suffix(".png") if picture is None else picture
     prepare(output, ["json"])
-    prepare(picture, figures.formats(), "--picture")
+    prepare(picture, formats(), "--picture")
     config = worst_case.Config.quick(seed) if quick else worst_case.Config.paper(seed)
     with _bar(not no_progress) as report:
         result = worst_case.run(config, progress=report)
@@ -354,7 +357,7 @@ def reproduce_worst_case(
     for finding in result.findings():
         print(textwrap.fill(finding, _TABLE_WIDTH))
     _save_numbers(result.to_json(), output)
-    figures.worst_case_figure(result).savefig(picture)
+    worst_case_figure(result).savefig(picture)
     print(f"picture              {picture}")
 
 

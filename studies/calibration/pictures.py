@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from tallchain.pictures.style import BLUE, GREEN, VERMILION, panels
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
-COLORS = ("#0072B2", "#D55E00", "#009E73")
+COLORS = (BLUE, VERMILION, GREEN)
 
 
 def ranks_figure(results: dict[str, Any]) -> Figure:
     """Draw the histograms of ranks: a row for each model, and one of broken samplers."""
-    from matplotlib.figure import Figure
-
     sound = results["sound"]
     records = [*sound, *(record for record in results["broken"] if record["model"] == sound[0]["model"])]
     columns = len({record["test"] for record in sound})
     rows = -(-len(records) // columns)
-    figure = Figure(figsize=(11, 2.2 * rows + 0.3), dpi=120, layout="constrained")
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    figure, grid = panels((11, 2.2 * rows + 0.3), rows, columns, dpi=120, sharex=True, sharey=True)
     for axes, record in zip(grid.flat, records, strict=False):
         _draw_ranks(axes, record)
     for axes in grid[-1]:
@@ -45,4 +43,3 @@ def _draw_ranks(axes: Axes, record: dict[str, Any]) -> None:
     label = record["test"] if record["broken"] is None else record["broken"]
     axes.set_title(f"{record['model']}\n{label}: p = {record['p_value']:.2g}", fontsize=8.5)
     axes.set(xticks=ranks[::3], ylim=(0, 1.7))
-    axes.spines[["top", "right"]].set_visible(False)

@@ -9,18 +9,17 @@ import numpy as np
 from studies.orders.powers import select
 from studies.orders.quadrature import KNOWN_VARIANCE
 from studies.pairs import mean_error
-from studies.style import panels, shared_legend
+from tallchain.pictures.style import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILION, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
 STYLES: dict[str, dict[str, Any]] = {
-    "printed": {"color": "#D55E00", "marker": "s", "label": "A.5 as printed"},
-    "none": {"color": "#000000", "marker": "o", "label": "no correction"},
-    "skew": {"color": "#0072B2", "marker": "^", "label": "skew correction"},
-    "skew, own table": {"color": "#009E73", "marker": "v", "label": "the same, a table made for each b"},
-    "skew, true skewness": {"color": "#CC79A7", "marker": "D", "label": "the same, with the true skewness"},
+    "printed": {"color": VERMILION, "marker": "s", "label": "A.5 as printed"},
+    "none": {"color": BLACK, "marker": "o", "label": "no correction"},
+    "skew": {"color": BLUE, "marker": "^", "label": "skew correction"},
+    "skew, own table": {"color": GREEN, "marker": "v", "label": "the same, a table made for each b"},
+    "skew, true skewness": {"color": PURPLE, "marker": "D", "label": "the same, with the true skewness"},
 }
 METHODS = {"quadrature": "variance and skewness known", "simulation": "estimated from the same rows"}
 GUIDES = {"none": (-0.5, "#D9D9D9", r"$b^{-1/2}$"), "skew": (-1.0, "#BBD7EC", r"$b^{-1}$")}
@@ -35,7 +34,7 @@ def batches(results: dict[str, Any]) -> np.ndarray:
 def orders_figure(results: dict[str, Any]) -> Figure:
     """Mean error against b: a column for each kind of rows, a row for each method."""
     kinds = [entry["rows"] for entry in results["moments"]]
-    figure, grid = panels((14, 6.6), len(METHODS), len(kinds), sharex=True, sharey="row", squeeze=False)
+    figure, grid = panels((14, 6.6), len(METHODS), len(kinds), grid=True, sharex=True, sharey="row")
     b = batches(results)
     for line, method in zip(grid, METHODS, strict=True):
         for axes, kind in zip(line, kinds, strict=True):
@@ -55,7 +54,7 @@ def orders_figure(results: dict[str, Any]) -> Figure:
         axes.set_title(f"{entry['rows']}\n(skewness {entry['skewness']:.2g})", fontsize=10)
     for axes in grid[-1]:
         axes.set_xlabel("rows b")
-    shared_legend(figure, grid, 7)
+    shared_legend(figure, grid, 7, fontsize=9)
     return figure
 
 
@@ -69,13 +68,13 @@ def _guide(axes: Any, rule: str, b: np.ndarray, start: float) -> None:
 def bound_figure(results: dict[str, Any]) -> Figure:
     """The paper's bound, the estimate by skewness, and the error itself against b."""
     entries = [entry for entry in results["moments"] if entry["rows"] in BOUNDED]
-    figure, grid = panels((9.6, 4.4), 1, len(entries), sharey=True, squeeze=False)
+    figure, grid = panels((9.6, 4.4), 1, len(entries), grid=True, sharey=True)
     b = batches(results)
     for axes, entry in zip(grid[0], entries, strict=True):
-        axes.axhline(1, color="#999999", ls=":", label="1: a bound above it says nothing")
-        axes.plot(b, bound(entry, b), color="#D55E00", marker="s", ms=4, label="the paper's bound")
+        axes.axhline(1, color=GREY, ls=":", label="1: a bound above it says nothing")
+        axes.plot(b, bound(entry, b), color=VERMILION, marker="s", ms=4, label="the paper's bound")
         estimate = np.abs(entry["skewness"]) * KNOWN_VARIANCE**1.5 / np.sqrt(b) / 6
-        axes.plot(b, estimate, color="#009E73", ls="--", label=r"$|\kappa_3|/6$ (log-odds)")
+        axes.plot(b, estimate, color=GREEN, ls="--", label=r"$|\kappa_3|/6$ (log-odds)")
         for rule in ("none", "skew"):
             series = select(results["quadrature"], entry["rows"], rule)
             style = STYLES[rule] | {"label": f"error of P(accept), {STYLES[rule]['label']}"}
@@ -84,7 +83,7 @@ def bound_figure(results: dict[str, Any]) -> Figure:
         axes.set_xticks(b[::2], [str(value) for value in b[::2]])
         axes.minorticks_off()
     grid[0][0].set_ylabel("error")
-    shared_legend(figure, grid, 3)
+    shared_legend(figure, grid, 3, fontsize=9)
     return figure
 
 

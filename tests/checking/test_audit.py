@@ -23,10 +23,11 @@ import tallchain as tc
 from conftest import SEED
 from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SOUND, SOURCES
 from scenarios import BATCH_SIZE, SCENARIOS, Redrawn
-from tallchain import checking, cli, figures
+from tallchain import checking, cli
 from tallchain.acceptance.evidence import Moments
 from tallchain.checking import Audit, Drift, Estimate, auditing, drift, errors, scan, trials
 from tallchain.parts import part, replace
+from tallchain.pictures.audit import audit_figure
 from tallchain.types import Array, Ask, Judgement, Population
 
 # ---- a target and tests with known errors ------------------------------------------------------
@@ -546,10 +547,10 @@ def test_nothing_within_reach_is_said() -> None:
 
 
 def test_picture(broken: Audit, tmp_path: Path) -> None:
-    figures.audit_figure(broken, tmp_path / "audit.png")
+    audit_figure(broken).savefig(tmp_path / "audit.png")
     assert (tmp_path / "audit.png").stat().st_size > 20_000
     without = dataclasses.replace(broken, drift=())
-    figures.audit_figure(without, tmp_path / "without.svg")
+    audit_figure(without).savefig(tmp_path / "without.svg")
     assert "too few decisions" in (tmp_path / "without.svg").read_text()
 
 

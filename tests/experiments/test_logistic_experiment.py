@@ -10,7 +10,7 @@ import pytest
 from conftest import SEED
 from tallchain.datasets import Digits, mnist_1_7
 from tallchain.experiments import logistic_regression as experiment
-from tallchain.experiments import pictures
+from tallchain.pictures import logistic as pictures
 
 TINY = experiment.Config(
     dataclasses.replace(experiment.SMALL, draws=60, slow_draws=60, trials=2),

@@ -9,8 +9,9 @@ from scipy import stats
 
 from conftest import SEED
 from tallchain.experiments import gaussian_mixture as experiment
-from tallchain.experiments import pictures, trials
+from tallchain.experiments import trials
 from tallchain.models.gaussian_mixture import Grid
+from tallchain.pictures import mixture as pictures
 
 TINY = experiment.Config(rows=1000, draws=40, slow_draws=30, trials=2, seed=SEED)
 MEAN, SD = np.array([0.5, 0.2]), np.array([0.4, 0.6])

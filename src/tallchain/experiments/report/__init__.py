@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 
-from tallchain import figures
 from tallchain.experiments import correction, disagreements, gaussian_mixture, logistic_regression, worst_case
 from tallchain.experiments.common import Progress
 from tallchain.experiments.document import Document, Picture, Section, Table
@@ -17,6 +16,7 @@ from tallchain.experiments.report.logistic import logistic_section, table_2
 from tallchain.experiments.report.mixture import mixture_section, table_1
 from tallchain.experiments.report.readings import disagreements_section
 from tallchain.experiments.report.rivals import rivals_section
+from tallchain.pictures.worst_case import worst_case_figure
 
 PAPER = (
     "D. Seita, X. Pan, H. Chen and J. Canny, An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI 2017"
@@ -118,7 +118,7 @@ def _worst_case(result: worst_case.Result) -> Section:
             Picture(
                 "worst-case",
                 "Share of decisions that read every row, mean share of rows, and what temperature and step do to it.",
-                figures.worst_case_figure(result),
+                worst_case_figure(result),
             ),
         ],
     )

@@ -9,10 +9,11 @@ import numpy as np
 
 from tallchain.datasets import mnist_1_7
 from tallchain.datasets.mnist import deform_each
-from tallchain.experiments import logistic_regression, pictures
+from tallchain.experiments import logistic_regression
 from tallchain.experiments.document import Picture, Section, Table
 from tallchain.experiments.report.words import PLUS_MINUS, ROW_HEADER, comparison, printed_beside, verdict_on
 from tallchain.experiments.trials import standard_error
+from tallchain.pictures.logistic import accuracy_curves, deformed_digits, logistic_rows, step_study
 
 _SHOWN = 10  # digits
 
@@ -67,7 +68,7 @@ def logistic_section(result: logistic_regression.Result, is_paper: bool, seed: i
             "Accuracy on the test images against rows read, and, right, by draw where the temperature falls from 100 "
             "to 1 after 400 draws (dashed) and steps are shorter by as much. The paper's figure has its own test ahead "
             "of the others, and an accuracy that changes little after the temperature has fallen.",
-            pictures.accuracy_curves(result),
+            accuracy_curves(result),
         ),
         _accuracy_table(result),
         "The paper says: more than an order of magnitude fewer rows than AustereMH(nc), and several than AustereMH(c) "
@@ -77,7 +78,7 @@ def logistic_section(result: logistic_regression.Result, is_paper: bool, seed: i
                 f"rows-{task.lower()}",
                 f"{task}, rows per decision in one trial, on the same log-log axes. The paper's figure has the tests "
                 "in the same order, its own short-tailed.",
-                pictures.logistic_rows(result, task),
+                logistic_rows(result, task),
             )
             for task in result.tables
         ),
@@ -94,14 +95,14 @@ def logistic_section(result: logistic_regression.Result, is_paper: bool, seed: i
             "steps",
             "Rows per decision by step, on the same log-log axes. The paper's figure, too, moves to the right and "
             "widens with the step.",
-            pictures.step_study(result),
+            step_study(result),
         ),
         "MNIST-100k is not the paper's: its 87,000 further images are made in the style of infinite MNIST, whose file "
         "of displacement fields is not public.",
         Picture(
             "digits",
             "Training images of MNIST, and below each what a deformation in the style of infinite MNIST makes of it.",
-            pictures.deformed_digits(deformed, originals),
+            deformed_digits(deformed, originals),
         ),
     ]
     return Section("Logistic regression (section 5.2)", parts)

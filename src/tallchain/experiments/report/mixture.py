@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallchain.experiments import gaussian_mixture, pictures
+from tallchain.experiments import gaussian_mixture
 from tallchain.experiments.document import Picture, Section, Table
 from tallchain.experiments.report.words import (
     PLUS_MINUS,
@@ -13,6 +13,7 @@ from tallchain.experiments.report.words import (
     verdict_on,
 )
 from tallchain.experiments.trials import spread
+from tallchain.pictures.mixture import mixture_rows, mixture_scatter
 
 
 def table_1(result: gaussian_mixture.Result) -> Table:
@@ -50,13 +51,13 @@ def mixture_section(result: gaussian_mixture.Result) -> Section:
                 "own test, AustereMH(c) and MHSubLhd, in its words with no obvious differences. A trial is worth few "
                 f"independent draws (one of Barker()'s about {worth:.0f}), so the panels differ by chance, most of all "
                 "in how far the draws have come along the ridge.",
-                pictures.mixture_scatter(result),
+                mixture_scatter(result),
             ),
             Picture(
                 "mixture-rows",
                 "Rows per decision in one trial, on the same log-log axes. The paper's figure, too, has a short tail "
                 "for its own test and long ones for the other two.",
-                pictures.mixture_rows(result),
+                mixture_rows(result),
             ),
             "The appendix's two distances between draws and posterior, over bins 0.1 wide, as the authors computed "
             "them and in a sound version; and the total variation between draws and posterior over the same bins.",

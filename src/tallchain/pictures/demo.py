@@ -1,0 +1,88 @@
+"""The picture of `tallchain demo`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from tallchain.checking.trace import Trace
+from tallchain.models.gaussian_mixture import Grid
+from tallchain.pictures.posterior import REGIONS, draw_regions, levels
+from tallchain.pictures.style import BELOW, BLACK, BLUE, VERMILION, panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_POINTS = 20_000
+
+
+def demo_figure(trace: Trace, grid: Grid, *, temperature: float, test: str) -> Figure:
+    """Draw the draws over the true posterior, and the rows per decision.
+
+    Args:
+        trace: draws of the mixture's two parameters.
+        grid: the true posterior.
+        temperature: K, for the title.
+        test: what decided, for the title.
+    """
+    figure, [[left, right]] = panels((10.5, 4.9), 1, 2, dpi=140)
+    _draw_posterior(left, _points(trace), grid)
+    _draw_rows(right, trace)
+    figure.suptitle(
+        f"Mixture of two Gaussians, N = {trace.population:,}, K = {temperature:,.10g}, {test}: "
+        f"{trace.num_rows.mean():,.0f} rows per decision on average"
+    )
+    return figure
+
+
+def _points(trace: Trace) -> np.ndarray:
+    """Return the draws of all chains (draw, parameter), evenly thinned."""
+    leaves = [np.reshape(leaf, (trace.is_accepted.size, -1)) for leaf in jax.tree.leaves(trace.position)]
+    points = np.concatenate(leaves, axis=1)
+    return points[:: -(-len(points) // _POINTS)]
+
+
+def _draw_posterior(axes: Axes, points: np.ndarray, grid: Grid) -> None:
+    from matplotlib.lines import Line2D
+
+    # Where there are many, faint points show the density; the legend needs a full one to be seen.
+    alpha = float(np.clip(1000 / len(points), 0.15, 1))
+    axes.scatter(*points.T, s=3, alpha=alpha, color=BLUE, linewidths=0, rasterized=True)
+    draw_regions(axes, grid)
+    # Frame the draws and the outermost contour, not the whole grid.
+    inside = np.nonzero(grid.log_density >= levels(grid)[0])
+    axes.set_xlim(_frame(grid.theta_1[inside[0]], points[:, 0]))
+    axes.set_ylim(_frame(grid.theta_2[inside[1]], points[:, 1]))
+    axes.set(xlabel=r"$\theta_1$", ylabel=r"$\theta_2$", title="Draws and the true posterior")
+    percents = ", ".join(f"{100 * share:.0f}" for share in reversed(REGIONS))
+    handles = [
+        Line2D([], [], color=BLACK, lw=1.3, label=f"true posterior: regions of {percents} %"),
+        Line2D([], [], color=BLUE, lw=0, marker="o", ms=5, label=f"draws ({len(points):,} shown)"),
+    ]
+    axes.legend(handles=handles, **BELOW)
+
+
+def _frame(*values: np.ndarray) -> tuple[float, float]:
+    """Return an interval around all values, with a margin."""
+    least, most = (float(end(np.concatenate(values))) for end in (np.min, np.max))
+    margin = 0.05 * (most - least)
+    return least - margin, most + margin
+
+
+def _draw_rows(axes: Axes, trace: Trace) -> None:
+    rows, population = trace.num_rows, trace.population
+    least, mean = rows.min(), rows.mean()
+    # The rows are multiples of `least`, and a bar holds 2^k to 2^(k+1) - 1 of them; no multiple lies on an edge.
+    edges = least * (2.0 ** np.arange(np.floor(np.log2(rows.max() / least + 0.5)) + 2) - 0.5)
+    shares = np.histogram(rows, edges)[0] / rows.size
+    axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=BLUE, edgecolor="white")
+    axes.axvline(mean, color=VERMILION, lw=2, label=f"mean: {mean:,.0f} rows")
+    axes.axvline(population, color=BLACK, lw=2, ls="--", label=f"all N = {population:,} rows")
+    # At least two decades each way: over less, the labels of a log axis overlap.
+    left, bottom = min(least / 4, population / 100), min(shares[shares > 0].min() / 10, 0.01)
+    axes.set(xscale="log", yscale="log", xlim=(left, population * 4), ylim=(bottom, 2))
+    axes.set(xlabel="rows read for one decision", ylabel="share of decisions", title="Rows per decision")
+    axes.legend(**BELOW)

@@ -1,0 +1,60 @@
+"""What all pictures have in common: colours, panels without a frame, legends below them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, told apart by colour-blind readers too.
+BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
+ORANGE, SKY, GREEN, PURPLE = "#E69F00", "#56B4E9", "#009E73", "#CC79A7"
+GREY = "#999999"
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2, "frameon": False}
+"""Options of a legend below a single panel."""
+
+
+def formats() -> list[str]:
+    """Return the file name extensions a picture can have, without the dot."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    return sorted(FigureCanvasAgg.get_supported_filetypes())
+
+
+def panels(
+    size: tuple[float, float], rows: int = 1, columns: int = 1, *, dpi: int = 130, grid: bool = False, **options: Any
+) -> tuple[Figure, np.ndarray]:
+    """Return a figure and its panels (row, column).
+
+    Args:
+        size: width and height of the figure in inches.
+        rows: of panels.
+        columns: of panels.
+        dpi: dots per inch.
+        grid: whether to draw faint grid lines.
+        options: of matplotlib's `subplots`.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=dpi, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    for each in axes.flat:
+        each.spines[["top", "right"]].set_visible(False)
+        if grid:
+            each.grid(alpha=0.25)
+    return figure, axes
+
+
+def shared_legend(figure: Figure, axes: Any, columns: int | None = None, **options: Any) -> None:
+    """Put one legend for some panels below the figure, in one line unless told how many columns it has.
+
+    What several panels have stands there once. The options are those of matplotlib's `legend`.
+    """
+    entries = [pair for each in np.ravel(axes) for pair in zip(*each.get_legend_handles_labels(), strict=True)]
+    handles = {label: handle for handle, label in reversed(entries)}
+    labels = list(dict.fromkeys(label for _, label in entries))
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns or len(labels), "frameon": False}
+    figure.legend([handles[label] for label in labels], labels, **place | options)
