@@ -58,6 +58,10 @@ def configured(name: str, study: Study, given: argparse.Namespace) -> Any:
         return config
     if not hasattr(config, "settings"):
         raise SystemExit(f"--only: `{name}` has no settings to choose from.")
+    known: Any = study.Config()
+    unknown = [setting for setting in given.only if setting not in known.settings]
+    if unknown:
+        raise SystemExit(f"--only {' '.join(unknown)}: no such setting. There are: {'; '.join(known.settings)}.")
     return dataclasses.replace(config, settings=tuple(given.only))
 
 

@@ -53,22 +53,24 @@ def test_a_quick_run_leaves_the_files_alone(
 def test_a_run_of_some_settings_keeps_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from studies import audit
 
-    before = Result({}, {}, "cpu", {"mixture": {"a": 1, "b": 2}, "pixels": {"a": 3}})
+    before = Result({}, {}, "cpu", {"mixture": {"a": 1, "Penalty()": 2}, "pixels": {"a": 3}})
     monkeypatch.setattr("studies.study.RESULTS", tmp_path)
     before.write(tmp_path / "audit.json")
     monkeypatch.setattr(audit, "page", lambda result: {})
 
     def run(config: audit.Config, keep: object) -> Result:
-        assert config.settings == ("b",)
-        return Result.of({"new": 1}, {"mixture": {"b": 4}, "pixels": {"b": 5}})
+        assert config.settings == ("Penalty()",)
+        return Result.of({"new": 1}, {"mixture": {"Penalty()": 4}, "pixels": {"Penalty()": 5}})
 
     monkeypatch.setattr(audit, "run", run)
-    command.main(["audit", "--only", "b"])
+    command.main(["audit", "--only", "Penalty()"])
     after = load("audit")
-    assert after.results == {"mixture": {"a": 1, "b": 4}, "pixels": {"a": 3, "b": 5}}
+    assert after.results == {"mixture": {"a": 1, "Penalty()": 4}, "pixels": {"a": 3, "Penalty()": 5}}
     assert after.configuration == {"new": 1}
 
 
-def test_settings_are_refused_where_there_are_none() -> None:
+def test_settings_that_there_are_not_are_refused() -> None:
     with pytest.raises(SystemExit, match="`tables` has no settings"):
         command.main(["tables", "--only", "a"])
+    with pytest.raises(SystemExit, match=r"no such setting. There are: MinibatchBarker\(\); "):
+        command.main(["audit", "--only", "a"])
