@@ -46,7 +46,7 @@ class Combined:
         -tanh(Delta/2) sigma^2 h(t) sum over looks of (n/k - 1),    h(t) = (1 + t^2) Phi(-t) - t phi(t),
 
     which is at most 0.003 with the settings below, 0.02 with epsilon = 0.005 and 0.4 with 0.05. Where the plan takes
-    all rows, Barker's own test is foreseen in the same way. Measured in `benchmarks/results/combined.json`.
+    all rows, Barker's own test is foreseen in the same way. Measured in `studies/results/combined.json`.
 
     Seita, Pan, Chen, Canny (2017) for the test; Korattikara, Chen, Welling (2014) for the t-test. To stop when a
     planned test is all but decided is stochastic curtailment (Lan, Simon, Halperin 1982).
