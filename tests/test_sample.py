@@ -205,6 +205,25 @@ def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.Mon
     assert caught.value.trace.is_interrupted
 
 
+@pytest.mark.parametrize("name", ["settings_of", "_is_one"])
+def test_a_device_that_does_not_answer_any_more_loses_no_finished_draws(
+    name: str, key: jax.Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said of a run beside its draws may need the device: after a fault that may fail, too."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("out of memory on the device")
+
+    def break_down() -> None:
+        monkeypatch.setitem(sample.__globals__, name, fail)
+        fail()
+
+    after_chunks(monkeypatch, 4, break_down)
+    with pytest.raises(SamplingError, match="Sampling broke: MemoryError") as caught:
+        sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+    assert caught.value.trace.num_draws > 0
+
+
 # ---- log ratios that are not numbers -----------------------------------------------------------
 
 

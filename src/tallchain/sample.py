@@ -27,7 +27,7 @@ from tallchain.keys import single_key
 from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.schedule import Schedule
-from tallchain.settings import settings_of
+from tallchain.settings import Settings, settings_of
 from tallchain.surrogates.residual import digits, needs_float64
 from tallchain.types import (
     Array,
@@ -96,15 +96,15 @@ def sample(
     least = schedule.check(kernel, one, num_draws)
     if least is not None:
         kernel = replace(kernel, in_float64=needs_float64(kernel.source.population.num_rows, least))
-    notes = _notes_of(kernel.source)
+    notes, is_one_start = _notes_of(kernel.source), _is_one(positions)
 
-    def trace_of(kernel: MetropolisHastings | None, found: _Found, *, is_interrupted: bool) -> Trace:
+    def trace_of(last: _Last, found: _Found, *, is_interrupted: bool) -> Trace:
         return recorder.trace(
             initial,
             names=names,
-            kernel=kernel,
-            settings=kernel and settings_of(kernel, is_scheduled=schedule.temperature is not None),
-            is_one_start=_is_one(positions),
+            kernel=last.kernel,
+            settings=last.settings,
+            is_one_start=is_one_start,
             is_interrupted=is_interrupted,
             notes=notes + found.notes,
             scan=found.scan,
@@ -112,12 +112,13 @@ def sample(
             compile_seconds=time.perf_counter() - began - recorder.seconds - found.seconds,
         )
 
-    def last_kernel() -> MetropolisHastings | None:
-        """Return the kernel as it was at the last draw; None if the device has failed: the draws matter more."""
+    def find_last() -> _Last:
+        """Return the kernel as it was at the last draw; none if the device has failed: the draws matter more."""
         try:
-            return schedule.at(kernel, jnp.int32(num_warmup + recorder.num_kept - 1))
+            last = schedule.at(kernel, jnp.int32(num_warmup + recorder.num_kept - 1))
+            return _Last(last, settings_of(last, is_scheduled=schedule.temperature is not None))
         except Exception:
-            return None
+            return _Last()
 
     with catch_interrupt() as interrupt, digits(kernel.in_float64):
         first = schedule.at(kernel, jnp.int32(0))
@@ -127,7 +128,7 @@ def sample(
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
         with (
             progress_bar(progress, num_draws * num_chains) as report,
-            saving(recorder, lambda: trace_of(last_kernel(), _Found(), is_interrupted=True)),
+            saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),
         ):
             until = num_warmup // 2
             if recentre and until:
@@ -140,12 +141,12 @@ def sample(
             fill(recorder, lockstep.Runner(kernel, schedule, keys, slots), lanes, num_draws, interrupt, report)
         if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-        last, found = last_kernel(), _Found()
+        last, found = find_last(), _Found()
         is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
-        if scan and last and not interrupt.is_set():
+        if scan and last.kernel and not interrupt.is_set():
             scan_key = jr.fold_in(key, num_chains)
             try:
-                found = _scanned(last, recorder, scan, scan_key, interrupt, progress=progress is True)
+                found = _scanned(last.kernel, recorder, scan, scan_key, interrupt, progress=progress is True)
             except Exception as error:
                 raise SamplingError(
                     f"The draws are made, and the pass over all rows that checks them broke: {error!r}. They are in "
@@ -155,6 +156,13 @@ def sample(
         trace = trace_of(last, found, is_interrupted=is_interrupted)
     warn_of(trace, stacklevel=2)
     return trace
+
+
+class _Last(NamedTuple):
+    """The sampler at the end of a run."""
+
+    kernel: MetropolisHastings | None = None
+    settings: Settings | None = None
 
 
 class _Found(NamedTuple):

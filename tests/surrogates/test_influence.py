@@ -134,3 +134,12 @@ def test_refuses() -> None:
     bad = MODEL.data | {"x": jnp.asarray(X).at[5].set(jnp.inf)}
     with pytest.raises(ValueError, match="row 5 is not finite"):
         influence(MODEL.posterior, bad, SURROGATE, LAPLACE)
+
+
+@pytest.mark.parametrize(
+    "copies", [np.full(len(MODEL.data["y"]), 2), np.ones(len(MODEL.data["y"]), int)], ids=["two", "one"]
+)
+def test_a_source_that_is_reweighted_already_is_refused(copies: np.ndarray) -> None:
+    source = tc.Shuffled(MODEL.data, 10).reweighted(copies=copies)
+    with pytest.raises(ValueError, match="the source is reweighted already"):
+        influence(MODEL.posterior, source, None, LAPLACE)

@@ -154,7 +154,7 @@ def influence(
     source = as_source("influence", data)
     num_rows = source.population.total
     batch_size = check_batch_size("influence", batch_size, num_rows)
-    if source.population.num_rows != num_rows:
+    if source.order() is None:
         raise ValueError("`influence(data=...)`: the source is reweighted already. Give the one it was made of.")
     scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(seed)))
     in_float64 = needs_float64(num_rows, posterior.temperature)

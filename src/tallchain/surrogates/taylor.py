@@ -70,9 +70,8 @@ class Taylor:
     ) -> None:
         if order not in (1, 2):
             raise ValueError(f"`Taylor(order=...)` must be 1 or 2; got {brief(order)}.")
-        is_known = isinstance(reference, Reference)
         num_rows = count_rows("Taylor", data)
-        if is_known:
+        if isinstance(reference, Reference):
             if reference.num_rows != num_rows:
                 raise ValueError(
                     f"`Taylor(data=..., reference=...)`: the reference was found from {reference.num_rows:,} rows, and "
