@@ -61,7 +61,7 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
     schedule = tc.Schedule()
     # As many turns as the vmapped chains take looks on average: the same number of decisions, up to noise.
     _, (_, verdict) = vmapped(kernel, keys, positions, draws)
-    looks = -(-np.asarray(verdict.num_rows) // kernel.width)
+    looks = -(-np.asarray(verdict.rows_read) // kernel.width)
     turns = jnp.int32(round(looks.sum(1).mean()))
 
     def in_lockstep() -> Any:

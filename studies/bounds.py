@@ -139,7 +139,7 @@ def run(config: Config, keep: Keep = forget) -> Result:
             "rows": len(model.data["y"]),
             "features": model.data["x"].shape[1],
             "step": step,
-            "rows_read_once_for_the_bounds": model.rows_read,
+            "rows_read_once_for_the_bounds": model.rows_swept,
             "bound_over_exact_range": over_range(model, starts, step, config),
             "tests": [
                 {"test": test, "bound": bound}
@@ -192,13 +192,13 @@ def cost(
     )
     options: dict[str, Any] = {"num_chains": config.chains, "num_warmup": config.warmup, "progress": False}
     trace = tc.sample(jax.random.key(config.seed), kernel, starts, config.draws, **options)
-    by_chain = trace.num_rows.mean(1)
+    by_chain = trace.rows_read.mean(1)
     return {
         "mean_rows_per_decision": float(by_chain.mean()),
         "standard_error": float(by_chain.std(ddof=1) / np.sqrt(config.chains)),
-        "share_that_read_all_rows": float((trace.num_rows == trace.population).mean()),
-        "mean_rows_scanned_per_decision": float(trace.num_scanned.mean()),
-        "looked_at_and_scanned_over_N": float((trace.num_rows + trace.num_scanned).mean() / trace.population),
+        "share_that_read_all_rows": float((trace.rows_read == trace.num_rows).mean()),
+        "mean_rows_scanned_per_decision": float(trace.rows_scanned.mean()),
+        "looked_at_and_scanned_over_N": float((trace.rows_read + trace.rows_scanned).mean() / trace.num_rows),
         "acceptance": float(trace.is_accepted.mean()),
     }
 

@@ -110,7 +110,7 @@ def shares(
     def at(delta: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         moved = replace(kernel, proposal=Fixed(jnp.ones(()), delta))
         _, verdict = moved.step(key, State(jnp.zeros(())))
-        return verdict.is_accepted, verdict.num_rows
+        return verdict.is_accepted, verdict.rows_read
 
     def over_decisions(delta: jax.Array) -> tuple[jax.Array, jax.Array]:
         keys = jr.split(jr.fold_in(key, (10 * delta).astype(jnp.int32)), decisions)

@@ -123,8 +123,8 @@ def cost(trace: tc.Trace) -> dict[str, Any]:
     return {
         "chains": trace.num_chains,
         "draws": trace.num_draws,
-        "mean_rows": float(trace.num_rows.mean()),
-        "mean_scanned": float(trace.num_scanned.mean()),
+        "mean_rows": float(trace.rows_read.mean()),
+        "mean_scanned": float(trace.rows_scanned.mean()),
         "acceptance": float(trace.is_accepted.mean()),
     }
 

@@ -71,7 +71,7 @@ def measure(kernel: tc.MetropolisHastings, grid: Grid, config: Config) -> dict[s
         "chains": config.chains,
         "warmup": config.warmup,
         "draws": config.draws,
-        "mean_rows_per_decision": float(trace.num_rows.mean()),
+        "mean_rows_per_decision": float(trace.rows_read.mean()),
         "acceptance": float(trace.is_accepted.mean()),
     } | bias(trace.position, grid.mean, np.diag(grid.covariance))
 

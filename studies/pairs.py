@@ -112,7 +112,7 @@ def decide(kernel: tc.MetropolisHastings, key: Array, count: int) -> dict[str, A
     def one(key: Array) -> tuple[Array, Array, Array, Array]:
         seen = kernel.decide(kernel.draw(key, position), position).seen
         chances = [chance(seen.memory, jnp.float32(delta), seen.evidence, population) for delta in DELTAS]
-        return jnp.stack(chances), seen.evidence.mean, seen.num_rows, seen.evidence.count
+        return jnp.stack(chances), seen.evidence.mean, seen.rows_read, seen.evidence.count
 
     chances, estimate, rows, b = jax.vmap(one)(jr.split(key, count))
     return {

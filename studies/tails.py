@@ -1,4 +1,4 @@
-"""Where `sample` warns of heavy tails: what the pass over all rows says, beside what an audit measures.
+"""Where `sample` warns of heavy tails: what the pass over all rows says, and what an audit measures.
 
 Rows of many laws under the log likelihood t x - t^2/2. The thresholds of `tallchain.checking.verdict` are where audits
 begin to find the error of the default test. Some minutes.
@@ -112,7 +112,7 @@ def measure(rows: np.ndarray, config: Config) -> dict[str, Any]:
     assert trace.scan is not None
     size = audit.log_odds
     return {
-        "mean_rows": float(trace.num_rows.mean()),
+        "mean_rows": float(trace.rows_read.mean()),
         "batch": trace.scan.batch,
         "skewness": float(np.max(trace.scan.skewness)),
         "kurtosis": float(np.max(trace.scan.kurtosis)),

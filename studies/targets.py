@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     flat_prior: bool = False
     """Whether it left the prior out where the paper ran it."""
     few: tuple[int, int] | None = None
-    """(chains, draws) where it reads so many rows that fewer must do; they start in the exact posterior."""
+    """(chains, draws) where it reads too many rows for the usual number; they start in the exact posterior."""
 
     def sizes(self, usual: Sizes, few: tuple[int, int] | None = None) -> Sizes:
         """Return how long to sample; `few` is in place of its own."""

@@ -203,10 +203,10 @@ def made_up_trace(*, rows: object = 50, **fields: object) -> Trace:
     random = np.random.default_rng(0)
     shape = (2, 10)
     false = np.zeros(shape, bool)
-    num_rows = np.broadcast_to(rows, shape)
+    rows_read = np.broadcast_to(rows, shape)
     position = random.standard_normal((*shape, 2))
     zeros = np.zeros(shape)
-    return Trace(position, ~false, num_rows, zeros.astype(int), zeros, false, population=1000, **fields)
+    return Trace(position, ~false, rows_read, zeros.astype(int), zeros, false, num_rows=1000, **fields)
 
 
 class TestFigure:

@@ -58,7 +58,7 @@ def check(kernel: MetropolisHastings, acceptance: str, key: jax.Array) -> None:
 
 def check_records(trace: Trace) -> None:
     assert trace.position["a"].shape == (CHAINS, DRAWS)
-    assert trace.num_rows.shape == trace.is_accepted.shape == trace.log_ratio.shape == (CHAINS, DRAWS)
+    assert trace.rows_read.shape == trace.is_accepted.shape == trace.log_ratio.shape == (CHAINS, DRAWS)
     assert trace.warmup.num_decisions == CHAINS * WARMUP
     assert not trace.is_interrupted
     assert not trace.is_invalid.any()
@@ -71,14 +71,14 @@ def check_rows(trace: Trace, kernel: MetropolisHastings) -> None:
     population = kernel.source.population
     always = population.num_exact
     if kernel.acceptance.appetite(population) == population.num_rows:
-        assert (trace.num_rows == population.num_rows + always).all()
-    assert (trace.num_rows >= 40 + always).all()
-    assert population.repeats or (trace.num_rows <= population.num_rows + always).all()
+        assert (trace.rows_read == population.num_rows + always).all()
+    assert (trace.rows_read >= 40 + always).all()
+    assert population.repeats or (trace.rows_read <= population.num_rows + always).all()
 
 
 def check_same_to_the_bit(one: Trace, other: Trace) -> None:
     """One key gives the same draws whatever the chunk size."""
-    for name in ("position", "is_accepted", "num_rows", "log_ratio"):
+    for name in ("position", "is_accepted", "rows_read", "log_ratio"):
         jax.tree.map(np.testing.assert_array_equal, getattr(one, name), getattr(other, name))
 
 
@@ -91,7 +91,7 @@ def check_same_as_step_by_step(trace: Trace, kernel: MetropolisHastings, key: ja
         state, verdict = step(kernel, draw_key, state)
         if draw >= 0:
             assert bool(verdict.is_accepted) == trace.is_accepted[chain, draw]
-            assert int(verdict.num_rows) == trace.num_rows[chain, draw]
+            assert int(verdict.rows_read) == trace.rows_read[chain, draw]
             np.testing.assert_allclose(state.position["a"], trace.position["a"][chain, draw], rtol=1e-4, atol=1e-5)
 
 

@@ -89,4 +89,4 @@ def test_check_refuses_the_wrong_temperature() -> None:
 def test_the_minibatch_tests_pad_and_grow_on_these_targets() -> None:
     """Else the agreement above would say little: s2 is neither negligible nor always below sigma^2 at once."""
     trace = run(SCENARIOS["normal mean"](), ACCEPTANCE["minibatch"](), SOURCES["windows"], chains=100, length=50)
-    assert 1.05 < trace.num_rows.mean() / BATCH_SIZE < 2.0
+    assert 1.05 < trace.rows_read.mean() / BATCH_SIZE < 2.0

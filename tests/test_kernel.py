@@ -79,8 +79,8 @@ def test_a_census_is_counted_apart_and_rows_come_fresh_after_it(key: jax.Array) 
     for source in (tc.Shuffled(TARGET.data[:5000], 100), tc.WithReplacement(TARGET.data[:5000], 100)):
         kernel = tc.MetropolisHastings(TARGET.posterior, source, proposal=tc.RandomWalk(0.6), acceptance=_Census())
         trace = tc.sample(key, kernel, 0.5, 20, num_chains=3, scan=0, progress=False)
-        assert (trace.num_scanned == 5000).all()
-        assert (trace.num_rows == 300).all()
+        assert (trace.rows_scanned == 5000).all()
+        assert (trace.rows_read == 300).all()
         assert trace.is_accepted.all()
 
 
@@ -124,4 +124,4 @@ def test_a_test_that_neither_decides_nor_asks_is_over(key: jax.Array) -> None:
     assert verdict.is_invalid
     assert not verdict.is_accepted
     assert float(state.position) == 0.5
-    assert int(verdict.num_rows) == 10
+    assert int(verdict.rows_read) == 10

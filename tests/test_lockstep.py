@@ -34,7 +34,7 @@ class Costly:
     def propose(self, noise: Any, position: Any, target: Target) -> Proposed:
         assert target.surrogate is None
         rows = target.source.population.num_rows // 200 + 0 * target.posterior.temperature.astype(int)
-        return self.walk.propose(noise, position)._replace(num_rows=rows)
+        return self.walk.propose(noise, position)._replace(rows_read=rows)
 
 
 def kernel_of(proposal: Any) -> tc.MetropolisHastings:
@@ -50,11 +50,11 @@ def draws_of(proposal: Any, **options: Any) -> tc.Trace:
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
 def test_chains_that_wait_for_each_other_make_the_same_draws(share: float) -> None:
     plain, costly = draws_of(tc.RandomWalk(0.6)), draws_of(Costly(tc.RandomWalk(0.6), share), chunk_size=7)
-    for name in ("position", "is_accepted", "num_rows"):
+    for name in ("position", "is_accepted", "rows_read"):
         np.testing.assert_array_equal(getattr(costly, name), getattr(plain, name))
     np.testing.assert_allclose(costly.log_ratio, plain.log_ratio, rtol=1e-5)  # another program rounds otherwise
-    assert (costly.num_scanned == 10).all()
-    assert (plain.num_scanned == 0).all()
+    assert (costly.rows_scanned == 10).all()
+    assert (plain.rows_scanned == 0).all()
     assert isinstance(Costly(tc.RandomWalk(0.6), share), CostlyProposal)
 
 

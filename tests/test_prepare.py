@@ -38,11 +38,11 @@ def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Arra
     assert "cost                 about 40 of 20,000 rows a decision" in told
     assert "to report            Penalty with control variates of order 2, PCN proposals" in told
     assert "0.0" not in str(prepared.influence).split("chosen:")[1]
-    assert prepared.rows_read == prepared.reference.rows_read + 16 * NUM_ROWS
+    assert prepared.rows_swept == prepared.reference.rows_swept + 16 * NUM_ROWS
     kernel = prepared.kernel()
     trace = tc.sample(key, kernel, prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, progress=False)
     assert trace.is_accepted.mean() > 0.8
-    assert trace.num_rows.mean() == pytest.approx(prepared.rows_per_decision, rel=0.05)
+    assert trace.rows_swept.mean() == pytest.approx(prepared.rows_per_decision, rel=0.05)
     assert not trace.complaints()
     w = np.asarray(jax.vmap(jax.vmap(prepared.laplace.whiten))(trace.position), np.float64)
     by_chain = w.mean(1)

@@ -89,7 +89,7 @@ def test_a_core_more_does_not_change_the_draws(key: jax.Array, monkeypatch: pyte
         return sample(key, kernel_of(), 0.5, 50, num_chains=12, num_warmup=10, scan=0, progress=False, chunk_size=7)
 
     alone, dealt = traces(1), traces(3)
-    np.testing.assert_array_equal(alone.num_rows, dealt.num_rows)
+    np.testing.assert_array_equal(alone.rows_read, dealt.rows_read)
     np.testing.assert_allclose(alone.position, dealt.position, rtol=1e-5)
     assert alone.warmup == dealt.warmup
 
@@ -257,4 +257,4 @@ def test_minus_infinity_is_an_ordinary_rejection(key: jax.Array) -> None:
     assert not trace.is_invalid.any()
     assert not trace.is_accepted[outside].any()
     assert np.abs(trace.position - 0.5).max() < 0.2
-    assert trace.num_rows[outside].max() < trace.num_rows[~outside].min()
+    assert trace.rows_read[outside].max() < trace.rows_read[~outside].min()

@@ -75,7 +75,7 @@ class Measured:
 def prepared_record(prepared: tc.Prepared) -> dict[str, Any]:
     """What `tc.prepare` found and chose."""
     return {
-        "rows_read": prepared.rows_read,
+        "rows_read": prepared.rows_swept,
         "order": prepared.surrogate.order if prepared.surrogate else 0,
         "batch_size": prepared.influence.batch_size,
         "chosen": prepared.influence.chosen.method,

@@ -95,5 +95,5 @@ class Ours:
         trace = draw_ours(key, self._kernel, self._at, draws)
         seconds = time.perf_counter() - began
         self._at, self._draws_per_second = trace.position[:, -1], draws / seconds
-        rows = float(trace.num_rows.mean() + trace.num_scanned.mean())
+        rows = float(trace.rows_read.mean() + trace.rows_scanned.mean())
         return Run(trace.position, seconds, float(trace.is_accepted.mean()), rows)

@@ -40,7 +40,7 @@ class Sampler(Protocol):
         ...
 
     def run(self, key: jax.Array, seconds: float) -> Run:
-        """Draw for about so many seconds."""
+        """Draw for about this many seconds."""
         ...
 
 

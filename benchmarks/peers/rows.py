@@ -39,10 +39,10 @@ def rows_at(problem: Problem, order: int | None, chains: int, draws: int, warmup
     return {
         "rows": problem.target.num_rows,
         "order": order or 0,
-        "rows_per_decision": float(trace.num_rows.mean()),
-        "standard_error": float(trace.num_rows.mean(1).std(ddof=1) / np.sqrt(chains)),
+        "rows_per_decision": float(trace.rows_read.mean()),
+        "standard_error": float(trace.rows_read.mean(1).std(ddof=1) / np.sqrt(chains)),
         "acceptance": float(trace.is_accepted.mean()),
-        "decisions": trace.num_rows.size,
+        "decisions": trace.rows_read.size,
     }
 
 

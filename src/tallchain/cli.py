@@ -73,7 +73,9 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` i
     _Numbers = Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")]
     _Picture = Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help="Where to save the picture.", show_default="beside the numbers, as PNG"),
+        typer.Option(
+            dir_okay=False, help="Where to save the picture.", show_default="in the same folder as the numbers, as PNG"
+        ),
     ]
     _NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 
@@ -203,7 +205,7 @@ def _report(trace: Trace, mixture: GaussianMixture, test: TestName, output: Path
 
 
 def _comparison(summary: Summary, grid: Grid) -> str:
-    """Return a table of our means and sds beside the exact ones, with the differences in Monte Carlo errors."""
+    """Return a table of our means and sds next to the exact ones, with the differences in Monte Carlo errors."""
     lines = [f"{'':<14}{'exact':>11}{'ours':>11}{'difference':>18}"]
     for p, mean, sd in zip(summary.parameters, grid.mean, np.sqrt(np.diag(grid.covariance)), strict=True):
         for name, exact, ours, mcse in (("mean", mean, p.mean, p.mcse_mean), ("sd", sd, p.sd, p.mcse_sd)):
@@ -278,7 +280,7 @@ def reproduce_all(
     seed: _Seed = 0,
     no_progress: _NoProgress = False,
 ) -> None:
-    """Repeat all experiments of the paper and write a report, its numbers beside ours.
+    """Repeat all experiments of the paper and write a report with its numbers next to ours.
 
     Quick sizes unless --paper is given: minutes on two cores. Finished draws are kept in the folder: a run that was
     interrupted goes on where it stopped. With a COMMAND, one experiment alone.
@@ -310,7 +312,7 @@ def reproduce_correction(
 ) -> None:
     """Repeat the appendix table: how close normal noise plus the correction comes to logistic.
 
-    40 solves of the paper's least squares for the correction variable, beside the library's own tables. About a
+    40 solves of the paper's least squares for the correction variable, compared with the library's own tables. About a
     minute on two cores.
     """
     require("rich")
@@ -342,7 +344,7 @@ def reproduce_worst_case(
     """Repeat the worst case of section 2.2: how often a test needs every row, and how many on average.
 
     A Gaussian mean at temperature 1, with steps as wide as the posterior, for N up to a million rows. The paper's
-    lemma beside what its rivals do, and what its own test does there. Minutes on two cores.
+    lemma, compared with what its rivals do, and what its own test does there. Minutes on two cores.
     """
     require("rich", "matplotlib")
     picture = output.with_suffix(".png") if picture is None else picture

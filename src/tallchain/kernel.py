@@ -71,8 +71,8 @@ class Trial(NamedTuple):
     evidence: Any
     cursor: PyTree
     ask: Ask
-    num_rows: Array
-    num_scanned: Array
+    rows_read: Array
+    rows_scanned: Array
     is_lost: Array
     """The test asked for no rows and did not decide: nothing would ever change."""
 
@@ -224,7 +224,7 @@ class MetropolisHastings:
             self.source.start(noise.source),
             _as_arrays(ask),
             jnp.zeros((), jnp.int32),
-            jnp.asarray(proposed.num_rows, jnp.int32),
+            jnp.asarray(proposed.rows_read, jnp.int32),
             jnp.zeros((), bool),
         )
 
@@ -239,8 +239,8 @@ class MetropolisHastings:
             evidence=trial.evidence.merge(seen.evidence),
             cursor=cursor,
             ask=ask._replace(rows=ask.rows - seen.taken),
-            num_rows=trial.num_rows + seen.read - scanned,
-            num_scanned=trial.num_scanned + scanned,
+            rows_read=trial.rows_read + seen.read - scanned,
+            rows_scanned=trial.rows_scanned + scanned,
         )
 
     def judge(self, trial: Trial) -> tuple[Trial, Array, Array]:
@@ -276,7 +276,7 @@ class MetropolisHastings:
         extras = {}
         if isinstance(self.acceptance, ReportingTest):
             extras = self.acceptance.report(trial.memory, trial.offset, trial.evidence, self.source.population)
-        verdict = Verdict(is_accepted, trial.num_rows, trial.num_scanned, log_ratio, is_invalid, extras)
+        verdict = Verdict(is_accepted, trial.rows_read, trial.rows_scanned, log_ratio, is_invalid, extras)
         return where(is_accepted, trial.candidate, position), verdict
 
     def offset(self, position: PyTree, candidate: PyTree, log_correction: Array | float) -> Array:

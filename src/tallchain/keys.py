@@ -36,7 +36,7 @@ def as_threefry(key: Array) -> Array:
 
 
 def single_key(call: str, key: Any) -> Array:
-    """Return one threefry key, or say that it is none."""
+    """Return one threefry key, or raise an error."""
     dtype = getattr(key, "dtype", None)
     is_words = dtype == jnp.uint32 and jnp.shape(key) in ((2,), (4,))
     is_typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and key.shape == ()

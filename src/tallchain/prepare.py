@@ -56,8 +56,8 @@ class Prepared:
     proposal: Proposal
     findings: tuple[str, ...]
     """What was found, in words."""
-    rows_read: int
-    """Rows evaluated for all of it."""
+    rows_swept: int
+    """Rows swept, in all."""
     seconds: float
 
     def kernel(
@@ -117,7 +117,7 @@ class Prepared:
         how = "Penalty" if self.surrogate is None else f"Penalty with control variates of order {self.surrogate.order}"
         return "\n".join(
             [
-                f"Prepared in {self.seconds:.2g} s, {self.rows_read:,} rows evaluated",
+                f"Prepared in {self.seconds:.2g} s, {self.rows_swept:,} rows swept",
                 f"mode                 of {reference.gradient.size} parameters over {reference.num_rows:,} rows, "
                 f"to within {reference.decrement:.1g} posterior standard deviations",
                 *self.findings,
@@ -188,7 +188,7 @@ def prepare(
         most = reference.num_rows - found.chosen.num_exact
         found = dataclasses.replace(found, batch_size=min(max(found.batch_size, _BATCH), most))
     proposal = _proposal(laplace, found, surrogate, findings)
-    rows_read = reference.rows_read + sum(each.rows_read for _, each in tried.values())
+    rows_swept = reference.rows_swept + sum(each.rows_swept for _, each in tried.values())
     return Prepared(
         posterior,
         source,
@@ -198,7 +198,7 @@ def prepare(
         found,
         proposal,
         tuple(findings),
-        rows_read,
+        rows_swept,
         time.perf_counter() - begun,
     )
 
@@ -217,7 +217,7 @@ def _does_not_pay(costs: dict[int, float], reference: Reference) -> str:
     return (
         f"NO SURROGATE PAYS    the best would read {least:,.0f} of {reference.num_rows:,} rows a decision, so there is "
         "none, and decisions read as many rows as they need. The posterior is far from normal around its mode: "
-        "reparametrise, give rare dummies a proper prior instead of standardising them, or put up with a higher "
+        "reparametrise, give rare dummies a proper prior instead of standardising them, or accept a higher "
         "temperature or shorter steps"
     )
 

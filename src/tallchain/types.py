@@ -62,7 +62,7 @@ class Proposed(NamedTuple):
     position: PyTree
     log_correction: Array | float
     """log q(old | new) - log q(new | old)."""
-    num_rows: Array | int = 0
+    rows_read: Array | int = 0
     """Rows read to make it."""
 
 
@@ -76,7 +76,7 @@ class Ask(NamedTuple):
     apart: Array | bool = False
     """Count these rows as scanned to set the test up, not as looked at by the test."""
     fresh: Array | bool = False
-    """Forget the evidence first; rows already seen do not come again all the same."""
+    """Forget the evidence first; rows already seen still do not come again."""
 
 
 class Seen(NamedTuple):
@@ -119,9 +119,9 @@ class Verdict(NamedTuple):
     """What one decision came to, and what it cost."""
 
     is_accepted: Array
-    num_rows: Array
+    rows_read: Array
     """Rows read for the decision: what the paper's tables count."""
-    num_scanned: Array
+    rows_scanned: Array
     """Additional rows scanned, for bounds, designs or proposals."""
     log_ratio: Array
     """The estimate Delta* (exact after a full read) on which the decision fell."""
@@ -143,13 +143,13 @@ class Evidence(Protocol):
         ...
 
     def empty(self) -> Any:
-        """Return the summary of no rows; a class method will do where the evidence so far has no part in it."""
+        """Return the summary of no rows; a class method will do where the evidence so far does not matter."""
         ...
 
     def of(self, values: Array, is_valid: Array) -> Any:
         """Summarise one window; entries that are not valid do not count.
 
-        Called on the evidence so far; a class method will do where it has no part in it.
+        Called on the evidence so far; a class method will do where it does not matter.
         """
         ...
 
@@ -249,7 +249,7 @@ class ReportingTest(AcceptanceTest, Protocol):
 
 @runtime_checkable
 class IntegratedTest(AcceptanceTest, Protocol):
-    """A test whose own randomness has no part in how many rows it reads, so that an audit can integrate it out."""
+    """A test whose own randomness does not affect how many rows it reads, so that an audit can integrate it out."""
 
     def chance(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> Array:
         """P(accept) given the rows on which the decision falls."""

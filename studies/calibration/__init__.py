@@ -92,8 +92,8 @@ def rank(model_name: str, test_name: str, config: Config, broken: Break | None =
     return Ranks(
         (ends < joint.truth[:, None]).sum(1),
         draws,
-        total.num_rows / total.num_decisions / config.rows,
-        total.num_scanned / total.num_decisions / config.rows,
+        total.rows_read / total.num_decisions / config.rows,
+        total.rows_scanned / total.num_decisions / config.rows,
         total.num_accepted / total.num_decisions,
         float(np.abs((z * standardised).mean((0, 1))).max()) / START_WIDTH,
     )

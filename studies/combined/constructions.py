@@ -1,4 +1,4 @@
-"""The constructions: a t-test beside a minibatch test that grows its batch, or beside one that plans it."""
+"""The constructions: a t-test together with a minibatch test that grows its batch, or with one that plans it."""
 
 from __future__ import annotations
 

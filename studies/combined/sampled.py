@@ -26,7 +26,7 @@ def on_mixture(kernel: tc.MetropolisHastings, grid: Grid, sizes: Sizes) -> dict[
     chains, draws, warmup = sizes
     starts = exact_starts(grid, chains)
     trace = tc.sample(jr.key(SEED), kernel, starts, draws, num_chains=chains, num_warmup=warmup, progress=False)
-    by_chain = trace.num_rows.mean(1)
+    by_chain = trace.rows_read.mean(1)
     positions = jnp.asarray(trace.position[:, :: draws // 4].reshape(-1, 2))
     return {
         "chains": chains,

@@ -1,4 +1,4 @@
-"""The errors against b, and the paper's bound beside them."""
+"""The errors against b, and the paper's bound."""
 
 from __future__ import annotations
 

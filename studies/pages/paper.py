@@ -28,7 +28,7 @@ def reproduced(name: str) -> dict[str, Any]:
 
 
 def table_1(record: dict[str, Any]) -> str:
-    """Rows per decision on the paper's mixture, beside the printed ones."""
+    """Rows per decision on the paper's mixture, next to the printed ones."""
     rows = [
         _cells(
             name,
@@ -47,7 +47,7 @@ def table_1(record: dict[str, Any]) -> str:
 
 
 def table_2(record: dict[str, Any]) -> str:
-    """Rows per decision on MNIST, beside the printed ones."""
+    """Rows per decision on MNIST, next to the printed ones."""
     return "\n\n".join(
         f"{task['name']}, {task['trials']} trials of {task['draws']:,} draws:\n\n"
         + table(

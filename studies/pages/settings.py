@@ -9,7 +9,7 @@ from studies import audit, defaults
 from studies.mixture import bias_cells
 from studies.study import load
 
-# test: (assumes, exact?, needs beside rows)
+# test: (assumes, exact?, needs apart from rows)
 TESTS = {
     "Metropolis()": ("nothing", "yes", "all rows at every decision"),
     "Barker()": ("nothing", "yes", "all rows at every decision"),

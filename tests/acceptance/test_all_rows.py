@@ -30,7 +30,7 @@ def test_where_rows_repeat_a_decision_that_takes_them_all_is_exact(acceptance, k
     verdict = decide(kernel, jax.random.split(key, 4000))
     share, exact = float(verdict.is_accepted.mean()), 1 / (1 + np.exp(2))
     assert abs(share - exact) < 4.5 * np.sqrt(exact * (1 - exact) / 4000)
-    assert verdict.num_rows.max() <= 3 * 400
+    assert verdict.rows_read.max() <= 3 * 400
 
 
 @pytest.mark.parametrize("acceptance", [Penalty(), Penalty(stopping="pilot"), MinibatchBarker(), Combined()])
@@ -43,4 +43,4 @@ def test_fresh_rows_that_overflow_after_a_pilot_that_did_not_take_all_rows(accep
     kernel = MetropolisHastings(posterior, source, proposal=Fixed(jnp.float32(1)), acceptance=acceptance)
     verdict = jax.tree.map(np.asarray, decide(kernel, jax.random.split(key, 500)))
     is_large = np.abs(verdict.log_ratio) > 1e20
-    assert not (is_large & (verdict.num_rows < 1000)).any()
+    assert not (is_large & (verdict.rows_read < 1000)).any()

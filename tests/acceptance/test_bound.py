@@ -89,7 +89,7 @@ def test_rows_are_read_until_the_bound_is_met(stopping: str, key: jax.Array) -> 
     trace = run(kernel_of(stopping=stopping, skew=False, delta=0.5), key)
     assert trace.extras["error_bound"].shape == trace.is_accepted.shape
     assert trace.extras["error_bound"].max() <= 0.5
-    assert trace.num_rows.mean() > 600  # 12 to 22 over 0.5, squared
+    assert trace.rows_read.mean() > 600  # 12 to 22 over 0.5, squared
     assert "error_bound" in trace.to_datatree()["sample_stats"]
 
 
@@ -125,7 +125,7 @@ def test_bootstrap_limits_hold_the_true_moments(key: jax.Array) -> None:
     """E|X| = 2/e and E|X|^3 = 12/e - 2 for exponential rows; Lambda_i is linear in them here."""
     kernel = kernel_of()
     trace = run(kernel, key)
-    found = tc.checking.bound_limits(kernel, trace, num_proposals=20, num_rows=2000, num_resamples=200)
+    found = tc.checking.bound_limits(kernel, trace, num_proposals=20, rows_stored=2000, num_resamples=200)
     first, third = 2 / math.e, 12 / math.e - 2
     centred = np.abs(ROWS - ROWS.mean(dtype=np.float64)) / ROWS.std(dtype=np.float64)
     assert centred.mean() == pytest.approx(first, rel=0.02)
@@ -137,5 +137,5 @@ def test_bootstrap_limits_hold_the_true_moments(key: jax.Array) -> None:
     one = found.proposals[0]
     assert one.epsilon.value == pytest.approx((6.4 * one.third.value + 2 * one.first.value) / math.sqrt(found.batch))
     assert "95 % bootstrap limits" in str(found)
-    with pytest.raises(ValueError, match="num_rows"):
-        tc.checking.bound_limits(kernel, trace, num_rows=3)
+    with pytest.raises(ValueError, match="rows_stored"):
+        tc.checking.bound_limits(kernel, trace, rows_stored=3)

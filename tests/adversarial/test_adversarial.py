@@ -88,7 +88,7 @@ def test_cauchy_rows_are_read_by_the_thousand_and_warn() -> None:
     rows = heavy_rows(1.0)
     with pytest.warns(RuntimeWarning, match="A few rows carry the log ratio"):
         trace, _ = run(kernel_of(rows), rows)
-    assert trace.num_rows.mean() > 0.2 * len(rows)
+    assert trace.rows_read.mean() > 0.2 * len(rows)
 
 
 def test_rows_with_a_variance_do_not_warn() -> None:
@@ -130,7 +130,7 @@ def test_one_row_read_at_every_decision_is_no_trouble() -> None:
     with no_warning():
         trace, z = run(kernel_of(rows, source=partial(tc.Shuffled, exact=[125_000])), rows)
     assert agrees(z)
-    assert trace.num_rows.mean() < 1000
+    assert trace.rows_read.mean() < 1000
 
 
 def test_an_exact_test_takes_one_row_for_what_it_is() -> None:

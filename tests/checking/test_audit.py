@@ -102,9 +102,14 @@ def trace_of(
     position = np.random.default_rng(seed).normal(MEAN, (factor * PRECISION) ** -0.5, shape).astype(np.float32)
     zeros = np.zeros(shape)
     no = zeros > 0
-    values = {"position": position, "population": num_rows} | fields
+    values = {"position": position, "num_rows": num_rows} | fields
     return tc.Trace(
-        is_accepted=no, num_rows=np.full(shape, num_rows), num_scanned=no * 0, log_ratio=zeros, is_invalid=no, **values
+        is_accepted=no,
+        rows_read=np.full(shape, num_rows),
+        rows_scanned=no * 0,
+        log_ratio=zeros,
+        is_invalid=no,
+        **values,
     )
 
 

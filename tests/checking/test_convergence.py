@@ -56,7 +56,7 @@ def test_a_chain_that_never_moved() -> None:
 
 def trace_of(position: np.ndarray) -> tc.Trace:
     no = np.zeros(position.shape[:2], bool)
-    return tc.Trace(position, no, no + 50, no * 0, no * 0.0, no, population=1000)
+    return tc.Trace(position, no, no + 50, no * 0, no * 0.0, no, num_rows=1000)
 
 
 def test_a_high_r_hat_by_chance_is_said_to_be_one() -> None:

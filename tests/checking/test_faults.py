@@ -15,7 +15,7 @@ def complaining() -> tc.Trace:
     """Few rows, and log ratios that are no numbers: two complaints."""
     shape = (2, 10)
     no = np.zeros(shape, bool)
-    return tc.Trace(np.zeros(shape), no, np.full(shape, 5), no * 0, no * 0.0, ~no, population=1000)
+    return tc.Trace(np.zeros(shape), no, np.full(shape, 5), no * 0, no * 0.0, ~no, num_rows=1000)
 
 
 @pytest.mark.parametrize("kind", [tc.SamplingError, tc.SamplingWarning])
@@ -23,7 +23,7 @@ def test_pickles(kind: type) -> None:
     again = pickle.loads(pickle.dumps(kind("what happened", complaining())))
     assert type(again) is kind
     assert str(again) == "what happened"
-    np.testing.assert_array_equal(again.trace.num_rows, complaining().num_rows)
+    np.testing.assert_array_equal(again.trace.rows_read, complaining().rows_read)
 
 
 def test_every_complaint_is_a_warning_with_the_trace() -> None:

@@ -59,7 +59,7 @@ def test_all_chains_where_lanes_must_stay_in_place() -> None:
 
 
 def test_many_chains_are_named_briefly() -> None:
-    fields = {"is_accepted": np.zeros((1, 1), bool), "num_rows": np.full((1, 1), 50)}
-    fields |= dict.fromkeys(("num_scanned", "log_ratio", "is_invalid"), np.zeros((1, 1)))
-    words = Trace(np.zeros((1, 1)), population=99, left_out=dict.fromkeys(range(3, 40), 0), **fields).complaints()[0]
+    fields = {"is_accepted": np.zeros((1, 1), bool), "rows_read": np.full((1, 1), 50)}
+    fields |= dict.fromkeys(("rows_scanned", "log_ratio", "is_invalid"), np.zeros((1, 1)))
+    words = Trace(np.zeros((1, 1)), num_rows=99, left_out=dict.fromkeys(range(3, 40), 0), **fields).complaints()[0]
     assert words.startswith("37 chains (the first is chain 3) had no finished draw and are left out")

@@ -67,9 +67,9 @@ def test_a_sound_run_has_no_complaint(key: jax.Array) -> None:
         trace = sample(key, kernel_of(NORMAL))
     assert trace.scan is not None
     assert trace.scan.complaints() == []
-    assert trace.scan.num_rows == 8 * trace.population
+    assert trace.scan.rows_swept == 8 * trace.num_rows
     summary = trace.summary()
-    assert summary.rows.scanned == trace.scan.num_rows
+    assert summary.rows.scanned == trace.scan.rows_swept
     assert "all rows were read   at 8 proposals" in str(summary)
 
 

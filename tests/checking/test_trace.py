@@ -32,8 +32,8 @@ def trace() -> tc.Trace:
 def test_datatree(trace: tc.Trace) -> None:
     tree = trace.to_datatree()
     assert tree["posterior"]["a"].dims == ("chain", "draw")
-    np.testing.assert_array_equal(tree["sample_stats"]["batch_size"].values, trace.num_rows)
-    assert set(tree["sample_stats"].data_vars) >= {"accepted", "batch_size", "log_ratio"}
+    np.testing.assert_array_equal(tree["sample_stats"]["rows_read"].values, trace.rows_read)
+    assert set(tree["sample_stats"].data_vars) >= {"accepted", "rows_read", "log_ratio"}
 
 
 def test_arviz_summary_and_a_netcdf_file(trace: tc.Trace, tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_summary_against_numpy(trace: tc.Trace) -> None:
     summary = trace.summary()
     assert [p.name for p in summary.parameters] == ["a", "b"]
     np.testing.assert_allclose(summary.parameters[1].mean, trace.position["b"].mean(dtype=float))
-    assert summary.rows.mean == trace.num_rows.mean()
-    assert summary.rows.max == trace.num_rows.max()
-    assert summary.rows.total == trace.num_rows.sum() + trace.warmup.num_rows
-    assert summary.rows.share == pytest.approx(trace.num_rows.mean() / 20_000)
+    assert summary.rows.mean == trace.rows_read.mean()
+    assert summary.rows.max == trace.rows_read.max()
+    assert summary.rows.total == trace.rows_read.sum() + trace.warmup.rows_read
+    assert summary.rows.share == pytest.approx(trace.rows_read.mean() / 20_000)
     assert 0.9 < summary.parameters[0].r_hat < 1.5
     json.dumps(summary.to_dict())
 
@@ -174,7 +174,7 @@ def test_few_draws_have_no_effective_sample_size(trace: tc.Trace) -> None:
         trace,
         **{
             name: getattr(trace, name)[:, :2]
-            for name in ("is_accepted", "num_rows", "num_scanned", "log_ratio", "is_invalid")
+            for name in ("is_accepted", "rows_read", "rows_scanned", "log_ratio", "is_invalid")
         },
         position=jax.tree.map(lambda leaf: leaf[:, :2], trace.position),
     )

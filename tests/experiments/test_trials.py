@@ -49,7 +49,7 @@ def whole() -> dict[str, trials.Arrays]:
 def test_trials_and_draws_are_the_axes(whole: dict[str, trials.Arrays]) -> None:
     assert {name: of["position"].shape for name, of in whole.items()} == {"first": (3, 25, 1), "second": (3, 25, 1)}
     rows = trials.rows_of(whole["first"])
-    by_hand = [np.mean(whole["first"]["num_rows"][trial]) for trial in range(3)]
+    by_hand = [np.mean(whole["first"]["rows_read"][trial]) for trial in range(3)]
     assert rows.trials == pytest.approx(by_hand)
     assert rows.sd == pytest.approx(np.sqrt(np.sum((by_hand - np.mean(by_hand)) ** 2) / 2))
     assert rows.scanned == 0

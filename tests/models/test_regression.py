@@ -219,9 +219,9 @@ def test_ellipsoid_pays_for_correlated_features() -> None:
 
 def test_rows_read_for_the_bound_are_counted() -> None:
     features, outcomes = random_features(50, 2), np.arange(50) % 2
-    assert logistic_regression(features, outcomes).rows_read == 2 * 50
+    assert logistic_regression(features, outcomes).rows_swept == 2 * 50
     without = logistic_regression(features, outcomes, bound=False)
-    assert (without.bound, without.rows_read) == (None, 0)
+    assert (without.bound, without.rows_swept) == (None, 0)
     for make in (probit_regression, poisson_regression, linear_regression):
         assert make(features, outcomes)[2:4] == (None, 0)
 

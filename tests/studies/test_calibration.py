@@ -91,15 +91,15 @@ def test_chains_are_those_of_sample(test: str) -> None:
     ends, total = end_of_chains(
         kernel_of(model, TESTS[test], joint), joint.data, model.step * joint.root, keys, starts, draws
     )
-    num_rows = 0
+    rows_read = 0
     for of_set in range(3):
         kernel = kernel_of(model, TESTS[test], joint, of_set)
         rows = jax.tree.map(lambda leaf, i=of_set: jnp.asarray(leaf[i]), joint.data)  # as they lie there: unshuffled
         kernel = replace(kernel, source=replace(kernel.source, data=rows))
         trace = sample(jr.key(of_set), kernel, starts[of_set], draws, num_chains=CHAINS, progress=False)
         np.testing.assert_allclose(ends[of_set], trace.position[:, -1], rtol=1e-5, atol=1e-6)
-        num_rows += trace.num_rows.sum()
-    assert (total.num_decisions, total.num_rows) == (3 * CHAINS * draws, num_rows)
+        rows_read += trace.rows_read.sum()
+    assert (total.num_decisions, total.rows_read) == (3 * CHAINS * draws, rows_read)
 
 
 def _keys(of_set: int) -> jax.Array:

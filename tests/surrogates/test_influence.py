@@ -99,7 +99,7 @@ def test_rows_that_matter_are_read_more_often() -> None:
     assert result.copies is not None
     assert result.copies[:20].mean() > 10 * result.copies[20:].mean()
     assert "* rows that matter more often" in str(result)
-    assert result.rows_read == 2 * DRAWS * NUM_ROWS
+    assert result.rows_swept == 2 * DRAWS * NUM_ROWS
 
 
 def test_rows_alike_are_left_alike() -> None:
@@ -121,7 +121,7 @@ def test_the_chosen_source_reads_as_many_rows_as_predicted() -> None:
     )
     starts = jax.vmap(LAPLACE.draw)(jr.split(jr.key(3), 100))
     trace = tc.sample(jr.key(4), kernel, starts, 50, num_chains=100, progress=False)
-    assert trace.num_rows.mean() < 4 * result.chosen.cost(result.batch_size)
+    assert trace.rows_swept.mean() < 4 * result.chosen.cost(result.batch_size)
     assert not trace.complaints()
     assert "rows that matter are sampled up to" in str(trace.summary())
 

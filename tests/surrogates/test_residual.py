@@ -60,7 +60,7 @@ def test_rounding_costs_no_rows_at_1e8() -> None:
     starts = prepared.starts(jax.random.key(1), 16)
     trace = sample(jax.random.key(2), kernel, starts, 100, num_chains=16, progress=False)
     assert trace.position.dtype == np.float32
-    assert trace.num_rows.mean() < 60
+    assert trace.rows_read.mean() < 60
     assert trace.is_accepted.mean() > 0.9
     found = audit(trace.kernel, trace, num_decisions=10, num_trials=16, progress=False)
     assert found.log_odds.value < 0.2
@@ -69,7 +69,7 @@ def test_rounding_costs_no_rows_at_1e8() -> None:
     with jax.enable_x64(True):
         step = jax.jit(jax.vmap(kernel.step))
         _, verdict = step(jax.random.split(jax.random.key(3), 16), jax.vmap(kernel.init)(starts))
-    assert verdict.num_rows.mean() < 60
+    assert verdict.rows_read.mean() < 60
     assert not MetropolisHastings(
         Posterior(lambda t: 0.0, log_likelihood), Shuffled(DATA, 50), proposal=kernel.proposal
     ).in_float64

@@ -81,7 +81,7 @@ def test_expansions_against_the_formulas(order: int) -> None:
 def test_a_position_takes_a_pass_to_the_same_sums(order: int) -> None:
     known = Taylor(MODEL.posterior, MODEL.data, REFERENCE, order)
     summed = Taylor(MODEL.posterior, MODEL.data, REFERENCE.position, order)
-    assert (known.rows_read, summed.rows_read) == (0, NUM_ROWS)
+    assert (known.rows_swept, summed.rows_swept) == (0, NUM_ROWS)
     np.testing.assert_allclose(summed.gradient, known.gradient, atol=2e-3)
     if order == 2:
         np.testing.assert_allclose(summed.hessian, known.hessian, rtol=1e-5)
@@ -118,7 +118,7 @@ def test_where_order_2_is_exact_no_row_has_a_say(key: jax.Array) -> None:
         target.posterior, tc.Shuffled(target.data, 40), proposal=target.proposal, surrogate=surrogate
     )
     trace = tc.sample(key, kernel, position, 50, num_chains=20, scan=0, progress=False)
-    assert trace.num_rows.max() == 60  # a pilot, and the least fresh rows
+    assert trace.rows_swept.max() == 60  # a pilot, and the least fresh rows
     here, there = position, {"a": jnp.float32(-0.3), "b": jnp.float32(0.2)}
     residuals = jax.vmap(kernel.row_log_ratio(here, there))(target.data)
     assert float(jnp.abs(residuals).max()) < 1e-3

@@ -11,7 +11,7 @@ statistic is Brownian motion W with drift mu_std, divided by sqrt(t):
     z_j | z_{j-1} ~ N(mu_std (t_j - t_{j-1}) / sqrt(t_j) + sqrt(t_{j-1}/t_j) z_{j-1}, 1 - t_{j-1}/t_j),
 
 which is the recursion of the paper, and takes Student's tail for the normal one. The test stops at the first
-|z_j| > G, Phi(G) = 1 - epsilon, and is wrong when z_j has not the sign of mu_std; the look that reads all N rows is
+|z_j| > G, Phi(G) = 1 - epsilon, and is wrong when z_j and mu_std differ in sign; the look that reads all N rows is
 never wrong.
 """
 
@@ -157,7 +157,7 @@ def _pairs(num_rows: int) -> Iterator[Design]:
 
 
 class _Walk(NamedTuple):
-    """What has not left [-edge, edge] at mu_std = 0. Its density is even: only z >= 0 is kept, for both signs."""
+    """What is still in [-edge, edge] at mu_std = 0. Its density is even: only z >= 0 is kept, for both signs."""
 
     look: int
     time: float

@@ -128,7 +128,7 @@ class Combined:
 
 
 def _extrapolated(evidence: Moments | SkewMoments, plan: Array) -> Moments | SkewMoments:
-    """Return the evidence of so many rows that are like those read: the same mean, variance and third moment."""
+    """Return the evidence of `count` rows like those read: the same mean, variance and third moment."""
     count = jnp.maximum(evidence.count, 2)
     squares = evidence.squares * ((plan - 1) / (count - 1))
     if isinstance(evidence, SkewMoments):

@@ -46,7 +46,7 @@ class Confidence:
         bernstein-serfling  c = sd sqrt(2 rho log(5/delta_j)/n) + (7/3 + 3/sqrt 2) R log(5/delta_j)/n
 
     rho = 1 - (n-1)/N for n <= N/2, else (1 - n/N)(1 + 1/n). R comes from the kernel's `bound`; without one from a scan
-    of all rows before every decision, which is counted apart (`num_scanned`).
+    of all rows before every decision, which is counted apart (`rows_scanned`).
 
     Args:
         delta: probability of deciding otherwise than all rows would.

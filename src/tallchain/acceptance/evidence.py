@@ -81,7 +81,7 @@ class SkewMoments(NamedTuple):
         """gamma, the sample skewness with its usual small-sample factor sqrt(n(n-1))/(n-2)."""
         n = jnp.maximum(self.count, 3).astype(self.mean.dtype)
         spread = (self.squares / n) ** 1.5
-        is_spread = spread > 0  # rows that are all the same have none
+        is_spread = spread > 0  # zero if all rows are the same
         skewness = self.cubes / n / jnp.where(is_spread, spread, 1)
         return jnp.where(is_spread, jnp.sqrt(n * (n - 1)) / (n - 2) * skewness, 0)
 
@@ -152,7 +152,7 @@ def has_read_all(moments: Moments | SkewMoments, population: Population) -> Arra
 
 
 def check_batch(call: str, batch: Any) -> None:
-    """Refuse a number of rows between judgements that is none."""
+    """Refuse an invalid number of rows between judgements."""
     if batch is not None and not is_whole(batch, least=1):
         raise ValueError(
             f"`{call}(batch=...)` must be a whole number of rows, at least 1, or None for the source's batch_size; "

@@ -180,7 +180,7 @@ def logistic(bits: Array) -> Array:
 
 
 def shipped_laws() -> list[Law]:
-    """Every law of which the table ships with the package: the defaults, and sigma 1.2 beside sigma 1."""
+    """Every law of which the table ships with the package: the defaults, and sigma 1.2 as well as sigma 1."""
     pilot = [Law(sigma, nu, kappa3) for sigma in (1.0, 1.2) for nu in NU for kappa3 in KAPPA3]
     ladder = [Law(sigma, kappa3=kappa3) for sigma in LADDER for kappa3 in KAPPA3]
     printed = [Law(1.0, printed=y) for y in PRINTED]

@@ -81,8 +81,8 @@ def audit(
             always reads all and can say its chance to accept, so that all trials come out the same).
         max_log_ratio: average over decisions with |Delta| up to this; the others are nearly certain, and matter little.
             Less, log(num_trials/10), if that is less and decisions are counted.
-        tolerance: mean |error in log-odds| to put up with.
-        drift_tolerance: drift to put up with, of means in standard deviations, of variances as a share.
+        tolerance: largest acceptable mean |error in log-odds|.
+        drift_tolerance: largest acceptable drift, of means in standard deviations, of variances as a share.
         seed: of everything random.
         progress: show a progress bar (needs `rich`); elsewhere than on a terminal, a line every ten seconds or more.
     """
@@ -105,7 +105,7 @@ def audit(
     return Audit(
         test=describe(kernel.acceptance, static_only=True),
         settings=settings_of(kernel),
-        population=trace.population,
+        num_rows=trace.num_rows,
         num_decisions=num_decisions,
         num_trials=outcomes.num_trials,
         is_integrated=is_integrated,
@@ -120,7 +120,7 @@ def audit(
         bound=bound_of(decisions, trace),
         error_p_value=error_p_value(flow),
         drift_p_value=regression.p_value,
-        cost=_cost(trials.num_rows, num_decisions * trace.population, trace.population, time.perf_counter() - began),
+        cost=_cost(trials.rows_read, num_decisions * trace.num_rows, trace.num_rows, time.perf_counter() - began),
         is_interrupted=trials.is_interrupted,
     )
 
@@ -153,9 +153,9 @@ def _check_trace(kernel: Any, trace: Any) -> None:
     if trace.is_accepted.size == 0:
         raise ValueError("`audit(trace=...)` needs at least one draw; the trace is empty. Sample some.")
     num_rows = kernel.source.population.total
-    if trace.population != num_rows:
+    if trace.num_rows != num_rows:
         raise ValueError(
-            f"`audit(kernel, trace)`: the trace was made from {trace.population:,} rows, and the kernel's source has "
+            f"`audit(kernel, trace)`: the trace was made from {trace.num_rows:,} rows, and the kernel's source has "
             f"{num_rows:,}. Give the kernel that made the trace."
         )
     position = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), trace.position)
@@ -225,5 +225,5 @@ def _drifts(trace: Trace, basis: Basis, regression: Regression) -> tuple[Drift, 
     return tuple(found[name] for name in own if name in found)
 
 
-def _cost(rows: int, exact: int, population: int, seconds: float) -> Cost:
-    return Cost(exact, rows, (exact + rows) / population, seconds)
+def _cost(rows: int, exact: int, num_rows: int, seconds: float) -> Cost:
+    return Cost(exact, rows, (exact + rows) / num_rows, seconds)

@@ -45,13 +45,13 @@ class BoundLimits:
 
     batch: float
     """b, the median of the rows read at a decision."""
-    num_rows: int
+    rows_stored: int
     """Rows stored of each proposal."""
     proposals: tuple[ProposalBound, ...]
 
     def __str__(self) -> str:
         head = (
-            f"(6.4 E|X|^3 + 2 E|X|)/sqrt(b) at b = {self.batch:,.0f}, from {self.num_rows:,} rows a proposal, with "
+            f"(6.4 E|X|^3 + 2 E|X|)/sqrt(b) at b = {self.batch:,.0f}, from {self.rows_stored:,} rows a proposal, with "
             "95 % bootstrap limits; above 1 it says nothing"
         )
         return "\n".join([head, *(str(proposal) for proposal in self.proposals)])
@@ -62,7 +62,7 @@ def bound_limits(
     trace: Trace,
     *,
     num_proposals: int = 8,
-    num_rows: int = 1000,
+    rows_stored: int = 1000,
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> BoundLimits:
@@ -75,30 +75,30 @@ def bound_limits(
         kernel: the sampler that made the trace.
         trace: its draws.
         num_proposals: proposals to make from draws chosen at random.
-        num_rows: rows to store of each, chosen at random.
+        rows_stored: rows to store of each, chosen at random.
         num_resamples: of the bootstrap.
         seed: of everything random.
     """
     for name, value, least in (
         ("num_proposals", num_proposals, 1),
-        ("num_rows", num_rows, 10),
+        ("rows_stored", rows_stored, 10),
         ("num_resamples", num_resamples, 10),
     ):
         if not is_whole(value, least):
             raise ValueError(
                 f"`bound_limits({name}=...)` must be a whole number, at least {least}; got {brief(value)}."
             )
-    num_rows = min(num_rows, kernel.source.population.num_rows)
+    rows_stored = min(rows_stored, kernel.source.population.num_rows)
     pair_key, row_key = jr.split(make_key(seed))
-    width = kernel.source.width(num_rows)
-    looks = -(-num_rows // width)
+    width = kernel.source.width(rows_stored)
+    looks = -(-rows_stored // width)
     with digits(kernel.in_float64):
         pairs = make_pairs(kernel, trace.position, num_proposals, pair_key)
         rows = np.asarray(_rows(kernel, pairs, jr.split(row_key, num_proposals), width=width, looks=looks), np.float64)
-    b = float(np.median(trace.num_rows))
+    b = float(np.median(trace.rows_read))
     random = np.random.default_rng(seed)
-    found = tuple(_limits(each[:num_rows], b, num_resamples, random) for each in rows)
-    return BoundLimits(b, num_rows, found)
+    found = tuple(_limits(each[:rows_stored], b, num_resamples, random) for each in rows)
+    return BoundLimits(b, rows_stored, found)
 
 
 @program(static_argnames=("width", "looks"))

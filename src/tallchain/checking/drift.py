@@ -170,7 +170,7 @@ def _thinned(trace: Trace) -> np.ndarray:
 
 
 def _factors(dimension: int, most: int) -> tuple[np.ndarray, str]:
-    """The richest of four bases with at most so many features."""
+    """The richest of four bases with at most this many features."""
     linear = [(i, -1) for i in range(dimension)]
     squares = [(i, i) for i in range(dimension)]
     if dimension * (dimension + 3) // 2 <= most:
@@ -238,7 +238,7 @@ def _coordinates(trace: Trace) -> list[np.ndarray]:
 def autocorrelation_time(draws: np.ndarray) -> float:
     """tau = 1 + 2 sum of the autocorrelations of draws (chain, draw), by Geyer's initial positive sequence (1992).
 
-    Autocovariances are about the mean of all chains, so that chains which have not mixed show as slow. Infinite for
+    Autocovariances are about the mean of all chains, so that unmixed chains show as slow. Infinite for
     chains that never moved, or too short to show where the sequence ends.
     """
     length = draws.shape[1]

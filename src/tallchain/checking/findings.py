@@ -24,7 +24,7 @@ class Audit:
     test: str
     settings: Settings
     """Of the kernel."""
-    population: int
+    num_rows: int
     num_decisions: int
     num_trials: int
     """Of every decision, each way."""
@@ -52,7 +52,7 @@ class Audit:
     probability: Size | None
     """|error in probability|; None where the test approximates no test on all rows."""
     drift: tuple[Drift, ...]
-    """By parameter; empty where there are too few decisions for so many parameters."""
+    """By parameter; empty where there are too few decisions for the number of parameters."""
     features: str
     """The functions of the position among which the drift was sought."""
     bound: Bound | None
@@ -141,7 +141,7 @@ def _verdict(audit: Audit) -> str:
 
 def _head(audit: Audit) -> list[str]:
     interrupted = " (INTERRUPTED: fewer trials than asked for)" if audit.is_interrupted else ""
-    lines = [f"Audit of {audit.test}, N = {audit.population:,} rows{interrupted}"]
+    lines = [f"Audit of {audit.test}, N = {audit.num_rows:,} rows{interrupted}"]
     if audit.settings.is_tempered:
         lines.append(
             f"temperature          {audit.settings.temperature:,.10g}   tempered: NOT the posterior; compared with "

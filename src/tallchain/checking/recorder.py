@@ -18,8 +18,8 @@ _LEAST_SHARE = 0.5  # of the draws of the largest rectangle, for which no chain 
 class Recorder:
     """Collects draws on the host as chunks of them arrive, each chain at its own index."""
 
-    def __init__(self, population: int, num_chains: int, num_samples: int, num_warmup: int) -> None:
-        self.population = population
+    def __init__(self, num_rows: int, num_chains: int, num_samples: int, num_warmup: int) -> None:
+        self.num_rows = num_rows
         self.num_warmup = num_warmup
         self.draw = np.zeros(num_chains, np.int64)
         """Draws finished by each chain, warm-up included."""
@@ -83,7 +83,7 @@ class Recorder:
         return Trace(
             in_order_of(position, like),
             **verdict._asdict(),
-            population=self.population,
+            num_rows=self.num_rows,
             warmup=self.warmup,
             seconds=self.seconds,
             left_out={int(chain): int(self._finished[chain]) for chain in left_out},

@@ -35,7 +35,7 @@ from tallchain.types import (
 _PAIRS = 128  # scanned side by side; each holds a window of rows
 _FIRST_ROWS = 1024  # to centre and scale by
 _ORDERS = 32  # of the rows, to see whether they come at random
-_DISORDER, _SIGMAS = 2.0, 6.0  # of the variance of a window's mean: put up with that, and with chance
+_DISORDER, _SIGMAS = 2.0, 6.0  # of the variance of a window's mean: tolerated, and allowed for chance
 
 
 class Pairs(NamedTuple):
@@ -258,11 +258,11 @@ def scan(
 ) -> Scan | None:
     """Read every row at some of a run's own proposals; None where every decision has read every row already."""
     population = kernel.source.population
-    num_all, num_rows = population.num_rows + population.num_exact, np.asarray(draws.verdict.num_rows)
-    if num_rows.min() >= num_all and not population.repeats:
+    num_all, rows_read = population.num_rows + population.num_exact, np.asarray(draws.verdict.rows_read)
+    if rows_read.min() >= num_all and not population.repeats:
         return None
     moments = row_moments(kernel, make_pairs(kernel, draws.position, count, key), interrupt, progress=progress)
-    b = max(float(np.median(num_rows)) - population.num_exact, 1.0)
+    b = max(float(np.median(rows_read)) - population.num_exact, 1.0)
     s2 = np.minimum(moments.variance * _variance_factor(population, b), 1)
     missed = np.where(moments.num_impossible > 0, np.exp(-b * moments.num_impossible / population.num_rows), 0)
     with np.errstate(invalid="ignore"):

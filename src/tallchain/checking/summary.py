@@ -49,7 +49,7 @@ class Summary:
 
     num_chains: int
     num_draws: int
-    population: int
+    num_rows: int
     parameters: tuple[Parameter, ...]
     acceptance: float
     rows: Rows
@@ -90,7 +90,7 @@ class Summary:
 
     def __str__(self) -> str:
         width = max([9, *(len(p.name) for p in self.parameters)])
-        lines = [f"{self.num_chains} chains x {self.num_draws} draws, N = {self.population:,} rows"]
+        lines = [f"{self.num_chains} chains x {self.num_draws} draws, N = {self.num_rows:,} rows"]
         if self.is_interrupted:
             lines[0] += " (INTERRUPTED: fewer draws than asked for)"
         lines += self.settings.lines() if self.settings else []

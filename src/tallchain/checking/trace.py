@@ -26,14 +26,14 @@ class Tally:
 
     num_decisions: int = 0
     num_accepted: int = 0
-    num_rows: int = 0
-    num_scanned: int = 0
+    rows_read: int = 0
+    rows_scanned: int = 0
     num_invalid: int = 0
 
     @classmethod
     def of(cls, verdict: Verdict, *index: Any) -> Tally:
         """Add up the decisions at these indices."""
-        names = ("is_accepted", "num_rows", "num_scanned", "is_invalid")
+        names = ("is_accepted", "rows_read", "rows_scanned", "is_invalid")
         sums = (int(np.asarray(getattr(verdict, name))[index].sum(dtype=np.int64)) for name in names)
         return cls(len(index[0]), *sums)
 
@@ -50,12 +50,12 @@ class Trace:
         position: the draws, a pytree of arrays (chain, draw, ...); dicts have their keys in the order of the initial
             position's.
         is_accepted: whether the decision moved the chain.
-        num_rows: rows the test looked at.
-        num_scanned: additional rows scanned, for bounds, designs or proposals.
+        rows_read: rows the test looked at.
+        rows_scanned: additional rows scanned, for bounds, designs or proposals.
         log_ratio: the estimate of the log ratio on which the decision fell.
         is_invalid: the log ratio was NaN or +inf, which counts as a rejection.
         extras: what else the test reports of a decision, by name.
-        population: N, the rows there are.
+        num_rows: N, the rows there are.
         warmup: totals over the warm-up draws.
         seconds: time spent sampling, warm-up included, compilation not.
         compile_seconds: time spent otherwise before the draws were made: checks, compilation, a surrogate that moved.
@@ -77,11 +77,11 @@ class Trace:
 
     position: PyTree
     is_accepted: np.ndarray
-    num_rows: np.ndarray
-    num_scanned: np.ndarray
+    rows_read: np.ndarray
+    rows_scanned: np.ndarray
     log_ratio: np.ndarray
     is_invalid: np.ndarray
-    population: int
+    num_rows: int
     extras: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     warmup: Tally = Tally()
     seconds: float = 0.0
@@ -117,7 +117,7 @@ class Trace:
         """Say in words what may be wrong with the draws; nothing if nothing was seen."""
         found = [] if self.scan is None else self.scan.complaints()
         found += _words_of(self.left_out)
-        is_few = np.isfinite(self.log_ratio) & (self.num_rows < min(LEAST_ROWS, self.population))
+        is_few = np.isfinite(self.log_ratio) & (self.rows_read < min(LEAST_ROWS, self.num_rows))
         if is_few.mean() > _FEW_SHARE:
             found.append(
                 f"{is_few.mean():.0%} of the decisions fell on fewer than {LEAST_ROWS} rows, from which no variance "
@@ -145,14 +145,14 @@ class Trace:
         labels = {(dims.get(name) or [f"{name}_dim_0"])[0]: list(of) for name, of in self.names.items()}
         stats = {
             "accepted": self.is_accepted,
-            "batch_size": self.num_rows,
-            "rows_scanned": self.num_scanned,
+            "rows_read": self.rows_read,
+            "rows_scanned": self.rows_scanned,
             "log_ratio": self.log_ratio,
             "invalid": self.is_invalid,
             **self.extras,
         }
         attributes: dict[str, Any] = {
-            "num_rows": self.population,
+            "num_rows": self.num_rows,
             "interrupted": int(self.is_interrupted),
             "sampling_time": self.seconds,
         }
@@ -215,20 +215,20 @@ def _summarise(trace: Trace) -> Summary:
         raise ValueError("`summary()` needs at least one draw; the trace is empty.")
     decisions = trace.is_accepted.size + trace.warmup.num_decisions
     rows = Rows(
-        mean=float(trace.num_rows.mean()),
-        median=float(np.median(trace.num_rows)),
-        percentile_99=float(np.percentile(trace.num_rows, 99)),
-        max=int(trace.num_rows.max()),
-        total=int(trace.num_rows.sum(dtype=np.int64)) + trace.warmup.num_rows,
-        scanned=int(trace.num_scanned.sum(dtype=np.int64))
-        + trace.warmup.num_scanned
-        + (trace.scan.num_rows if trace.scan else 0),
-        share=float(trace.num_rows.mean() + trace.num_scanned.mean()) / trace.population,
+        mean=float(trace.rows_read.mean()),
+        median=float(np.median(trace.rows_read)),
+        percentile_99=float(np.percentile(trace.rows_read, 99)),
+        max=int(trace.rows_read.max()),
+        total=int(trace.rows_read.sum(dtype=np.int64)) + trace.warmup.rows_read,
+        scanned=int(trace.rows_scanned.sum(dtype=np.int64))
+        + trace.warmup.rows_scanned
+        + (trace.scan.rows_swept if trace.scan else 0),
+        share=float(trace.rows_read.mean() + trace.rows_scanned.mean()) / trace.num_rows,
     )
     return Summary(
         num_chains=trace.num_chains,
         num_draws=trace.num_draws,
-        population=trace.population,
+        num_rows=trace.num_rows,
         parameters=tuple(
             parameter
             for name, draws in trace.variables().items()

@@ -36,7 +36,7 @@ class Trials(NamedTuple):
 
     chances: np.ndarray
     """To accept, by lane and draw: as the test says, or 0 and 1 by what it did."""
-    num_rows: int
+    rows_read: int
     """Rows read for all of them."""
     is_interrupted: bool
 
@@ -153,7 +153,7 @@ def repeat(
         said = np.asarray(_chances(kernel, seen))
         # The kernel rejects a log ratio that is not finite; where a test cannot say its chance, what it did must do.
         chances = np.where(np.isfinite(verdict.log_ratio) & np.isfinite(said), said, chances)
-    rows = int(verdict.num_rows.sum(dtype=np.int64) + verdict.num_scanned.sum(dtype=np.int64))
+    rows = int(verdict.rows_read.sum(dtype=np.int64) + verdict.rows_scanned.sum(dtype=np.int64))
     return Trials(np.asarray(chances, np.float64), rows, recorder.num_finished < num_draws)
 
 
@@ -177,7 +177,7 @@ def choose_trials(kernel: MetropolisHastings, trace: Trace, num_decisions: int) 
     """As many trials as a fixed number of rows allows; two, where all of them must come out the same."""
     if isinstance(kernel.acceptance, IntegratedTest) and _always_reads_all(kernel):
         return 2
-    rows = float(np.mean(trace.num_rows) + np.mean(trace.num_scanned))
+    rows = float(np.mean(trace.rows_read) + np.mean(trace.rows_scanned))
     affordable = _ROWS / max(2 * num_decisions * rows, 1)
     # Multiples of 8 can be shared among lanes.
     return 8 * round(min(max(affordable, _LEAST_TRIALS), _MOST_TRIALS) / 8)

@@ -16,12 +16,12 @@ class Scan:
     """What a pass over all rows says of a batch's mean, at some of a run's own proposals.
 
     Skewness gamma/sqrt(b) and excess kurtosis kappa/b of the mean of b rows, b the median of the rows read at a
-    decision: a normal mean has 0 and 0. Noise that is small beside the test's own (of standard deviation about 1) does
-    little harm whatever its law: where its standard deviation s is below 1 they are times s^3 and s^4.
+    decision: a normal mean has 0 and 0. Noise that is small compared with the test's own (of standard deviation about
+    1) does little harm whatever its law: where its standard deviation s is below 1 they are times s^3 and s^4.
     """
 
     num_proposals: int
-    num_rows: int
+    rows_swept: int
     """Rows read for it, all proposals together."""
     batch: float
     """b."""

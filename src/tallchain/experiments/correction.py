@@ -68,7 +68,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the printed table beside ours."""
+    """One entry of the printed table next to ours."""
 
     n: int
     sigma: float
@@ -128,7 +128,7 @@ class Result:
         }
 
     def to_table(self) -> Table:
-        """Return a `rich` table: ours beside the printed values, one line per (n, ridge) and a last one for minimax."""
+        """A `rich` table: ours next to the printed values, one line per (n, ridge) and a last one for minimax."""
         from rich.table import Table
 
         sigmas = [row.sigma for row in self.minimax]

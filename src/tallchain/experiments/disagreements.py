@@ -163,7 +163,7 @@ def _found(name: str, of: Arrays) -> Found:
     bound = float(np.median(of["bound"]))
     return Found(
         name,
-        float(of["num_rows"].mean()),
+        float(of["rows_read"].mean()),
         float(of["is_accepted"].mean()),
         tuple(by_chain.mean(0).tolist()),
         tuple(errors.tolist()),

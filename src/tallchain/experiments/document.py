@@ -1,4 +1,4 @@
-"""A report of paragraphs, tables and pictures, as Markdown with pictures beside it or as one page of HTML."""
+"""A report of paragraphs, tables and pictures, as Markdown with pictures in the same folder or as one page of HTML."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Table:
 
         table = RichTable(title=self.title or None, caption=self.caption or None)
         for number, header in enumerate(self.header):
-            table.add_column(header, no_wrap=number == 0)  # a name cut short is none
+            table.add_column(header, no_wrap=number == 0)  # names must not be cut short
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -103,7 +103,7 @@ class Document:
     sections: Sequence[Section]
 
     def save(self, folder: Path) -> tuple[Path, Path]:
-        """Write report.html, which has the pictures in it, and report.md, with the pictures beside it."""
+        """Write report.html, which has the pictures in it, and report.md, with the pictures in the same folder."""
         folder.mkdir(parents=True, exist_ok=True)
         pictures = {
             part.name: part.to_png() for section in self.sections for part in section.parts if isinstance(part, Picture)

@@ -293,7 +293,7 @@ def _found(method: Method, trials: Arrays, target: Target, published: np.ndarray
         tuple(distances(position, target.chances, published) for position in trials["position"]),
         soundness(trials["position"], target.chances),
         target.grid,
-        {name: trials[name][0] for name in ("position", "num_rows")},
+        {name: trials[name][0] for name in ("position", "rows_read")},
     )
 
 

@@ -62,7 +62,7 @@ class Task:
 
     name: str
     further: int
-    """Images beside MNIST's own."""
+    """Images in addition to MNIST's own."""
     step: float
     draws: int
     slow_draws: int
@@ -166,7 +166,7 @@ class Found:
 
     @property
     def over_first(self) -> dict[int, float]:
-        """Rows per decision over the first so many draws."""
+        """Rows per decision over the first `draws` draws."""
         return {draws: float(self.read[:, :draws].mean()) for draws in PARTS if draws <= self.read.shape[1]}
 
     @property
@@ -361,5 +361,5 @@ def _found(key: tuple[str, Any], trials: Arrays) -> Found:
         rows_of(trials),
         float(trials["is_accepted"].mean()),
         trials["accuracy"],
-        trials["num_rows"],
+        trials["rows_read"],
     )

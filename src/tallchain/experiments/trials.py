@@ -146,7 +146,7 @@ def seconds_of(found: Mapping[Any, Arrays]) -> float:
 
 def rows_and_verdicts(trace: Trace) -> Arrays:
     """What every experiment keeps: rows read, rows scanned, whether the chain moved."""
-    return {"num_rows": trace.num_rows, "num_scanned": trace.num_scanned, "is_accepted": trace.is_accepted}
+    return {"rows_read": trace.rows_read, "rows_scanned": trace.rows_scanned, "is_accepted": trace.is_accepted}
 
 
 class Rows(NamedTuple):
@@ -155,14 +155,14 @@ class Rows(NamedTuple):
     mean: float
     sd: float
     scanned: float
-    """Rows read beside them, for bounds or design."""
+    """Additional rows scanned, for bounds or design."""
     trials: list[float]
 
 
 def rows_of(trials: Arrays) -> Rows:
-    """Count rows as the paper does, and what it does not count beside them."""
-    means = trials["num_rows"].mean(1).tolist()
-    return Rows(float(np.mean(means)), spread(means), float(trials["num_scanned"].mean()), means)
+    """Count rows as the paper does, and apart from them those that it does not count."""
+    means = trials["rows_read"].mean(1).tolist()
+    return Rows(float(np.mean(means)), spread(means), float(trials["rows_scanned"].mean()), means)
 
 
 def spread(values: Sequence[float]) -> float:

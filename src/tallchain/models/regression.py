@@ -31,7 +31,7 @@ class Regression(NamedTuple):
     """{"x": features, float32 (N, d); "y": outcomes, float32 (N,)}, for a source. Float32 arrays are not copied."""
     bound: RangeBound | None
     """For `MetropolisHastings(bound=...)`: f(position, candidate), at least the range over rows of the log ratio."""
-    rows_read: int
+    rows_swept: int
     """Rows read to make the bound: N for every pass over the data."""
     start: PyTree
     """A position to start from, for `prepare` and `find_reference`: coefficients of 0."""

@@ -22,7 +22,7 @@ def audit_figure(audit: Audit) -> Figure:
     figure, [[left, right]] = panels((11.5, 5.2), 1, 2, dpi=140, width_ratios=(3, 2))
     _draw_errors(left, audit)
     _draw_drift(right, audit)
-    figure.suptitle(f"Audit of {audit.test}, N = {audit.population:,}\n{audit.verdict}", fontsize="medium")
+    figure.suptitle(f"Audit of {audit.test}, N = {audit.num_rows:,}\n{audit.verdict}", fontsize="medium")
     return figure
 
 
@@ -46,7 +46,7 @@ def _draw_drift(axes: Axes, audit: Audit) -> None:
     axes.set_title("Estimated drift of the draws")
     if not audit.drift:
         axes.set_axis_off()
-        axes.text(0.5, 0.5, "no estimate: too few decisions\nfor so many parameters", ha="center", va="center")
+        axes.text(0.5, 0.5, "no estimate: too few decisions\nfor this many parameters", ha="center", va="center")
         return
     size = [np.nanmax(np.abs([drift.mean.value, drift.variance.value, 0.0])) for drift in audit.drift]
     shown = sorted(np.argsort(size)[::-1][:_MOST_DRIFTS])

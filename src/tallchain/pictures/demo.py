@@ -32,8 +32,8 @@ def demo_figure(trace: Trace, grid: Grid, *, temperature: float, test: str) -> F
     _draw_posterior(left, _points(trace), grid)
     _draw_rows(right, trace)
     figure.suptitle(
-        f"Mixture of two Gaussians, N = {trace.population:,}, K = {temperature:,.10g}, {test}: "
-        f"{trace.num_rows.mean():,.0f} rows per decision on average"
+        f"Mixture of two Gaussians, N = {trace.num_rows:,}, K = {temperature:,.10g}, {test}: "
+        f"{trace.rows_read.mean():,.0f} rows per decision on average"
     )
     return figure
 
@@ -73,16 +73,16 @@ def _frame(*values: np.ndarray) -> tuple[float, float]:
 
 
 def _draw_rows(axes: Axes, trace: Trace) -> None:
-    rows, population = trace.num_rows, trace.population
+    rows, num_rows = trace.rows_read, trace.num_rows
     least, mean = rows.min(), rows.mean()
     # The rows are multiples of `least`, and a bar holds 2^k to 2^(k+1) - 1 of them; no multiple lies on an edge.
     edges = least * (2.0 ** np.arange(np.floor(np.log2(rows.max() / least + 0.5)) + 2) - 0.5)
     shares = np.histogram(rows, edges)[0] / rows.size
     axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=BLUE, edgecolor="white")
     axes.axvline(mean, color=VERMILION, lw=2, label=f"mean: {mean:,.0f} rows")
-    axes.axvline(population, color=BLACK, lw=2, ls="--", label=f"all N = {population:,} rows")
+    axes.axvline(num_rows, color=BLACK, lw=2, ls="--", label=f"all N = {num_rows:,} rows")
     # At least two decades each way: over less, the labels of a log axis overlap.
-    left, bottom = min(least / 4, population / 100), min(shares[shares > 0].min() / 10, 0.01)
-    axes.set(xscale="log", yscale="log", xlim=(left, population * 4), ylim=(bottom, 2))
+    left, bottom = min(least / 4, num_rows / 100), min(shares[shares > 0].min() / 10, 0.01)
+    axes.set(xscale="log", yscale="log", xlim=(left, num_rows * 4), ylim=(bottom, 2))
     axes.set(xlabel="rows read for one decision", ylabel="share of decisions", title="Rows per decision")
     axes.legend(**BELOW)

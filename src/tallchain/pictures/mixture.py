@@ -32,7 +32,7 @@ def mixture_rows(result: gaussian_mixture.Result) -> Figure:
     figure, [axes] = panels((2.8 * len(found), 3.4), 1, len(found))
     histograms(
         axes,
-        [(each.method.name, each.example["num_rows"], each.method.one_trial) for each in found],
+        [(each.method.name, each.example["rows_read"], each.method.one_trial) for each in found],
         result.config.rows,
     )
     figure.suptitle("Rows per decision, one trial; the dashed line is the paper's mean for one trial")

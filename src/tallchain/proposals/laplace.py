@@ -101,7 +101,7 @@ def _position(mean: PyTree) -> PyTree:
 
 
 def _matrix(call: str, matrix: Any, d: int) -> np.ndarray:
-    """Return a symmetric d x d matrix in float64, or say why it is none."""
+    """Return a symmetric d x d matrix in float64, or raise an error that says what is wrong with it."""
     try:
         values = np.asarray(matrix, np.float64)
     except (TypeError, ValueError) as error:

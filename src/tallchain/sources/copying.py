@@ -18,7 +18,7 @@ from tallchain.types import Array, PyTree
 
 _ALIGNMENT = 64  # bytes: JAX takes over no memory that is aligned to less
 _GATHERED = 2**20  # bytes that are gathered at a time
-_NARROW = 16  # bytes of a row: beside narrower ones, the indices of an order would take too much memory
+_NARROW = 16  # bytes of a row: with narrower ones, the indices of an order would take too large a share of memory
 
 
 def copy_rows(leaf: Any) -> Array:

@@ -117,7 +117,7 @@ class Shuffled(Stored):
         )
 
     def suited(self, appetite: int) -> Shuffled:
-        """Settle `windows="auto"` for a test that wants so many rows; in all rows the order has no part."""
+        """Settle `windows="auto"` for a test that wants `appetite` rows; if it reads all, any order will do."""
         if self.windows != "auto":
             return self
         is_large = self.num_rows >= ROWS_PER_BATCH_ROW * self.width(appetite)

@@ -99,7 +99,7 @@ class Influence:
     """Indices of the rows to read always, for method "exact"."""
     log_ratios: np.ndarray
     """Exact Delta of the proposals of the plans, for PCN with beta = 1."""
-    rows_read: int
+    rows_swept: int
     seconds: float
 
     @property
@@ -114,7 +114,7 @@ class Influence:
 
     def __str__(self) -> str:
         lines = [
-            f"Influence of {len(self.stored_scores):,} rows ({self.rows_read:,} evaluated, {self.seconds:.2g} s). Rows "
+            f"Influence of {len(self.stored_scores):,} rows ({self.rows_swept:,} swept, {self.seconds:.2g} s). Rows "
             "that an estimate of the log ratio takes, for a standard deviation of 1 and nearly normal noise (a test "
             "has a least number of its own); * is chosen:"
         ]
@@ -191,7 +191,7 @@ def influence(
         copies=_copies(_by_row(source, stored), mean) if chosen.method == "copies" else None,
         exact=np.sort(_order(source)[exact]) if len(exact) else exact,
         log_ratios=_log_ratios(posterior, surrogate, laplace, judging, sums[:, 0, 0]),
-        rows_read=2 * num_draws * num_rows,
+        rows_swept=2 * num_draws * num_rows,
         seconds=time.perf_counter() - begun,
     )
 
@@ -200,7 +200,7 @@ def _plans(sums: np.ndarray, counts: list[int], num_rows: int, slots: int) -> tu
     """Make plans from sums over rows by (proposal, way to sample, power 1, 2, 4), in units of Delta.
 
     The numbers per row of a way to sample from M rows are W = M r_i/c_i, row i with probability c_i/M: then the mean of
-    W^k is M^(k-1) times the sum of r_i^k/c_i^(k-1). The fourth moment is not centred: means are small beside it.
+    W^k is M^(k-1) times the sum of r_i^k/c_i^(k-1). The fourth moment is not centred: means are small in comparison.
     """
     kinds = [("none", 0, num_rows), ("copies", 0, slots), *(("exact", count, num_rows - count) for count in counts)]
     plans = []

@@ -20,7 +20,7 @@ _SMALL_PART = 0.3  # of a direction of unit length: a coordinate that has less i
 
 
 class NoReferenceError(RuntimeError):
-    """The posterior has no mode, or none was found, or none with a curvature to speak of."""
+    """The posterior has no mode, or none was found, or none with a measurable curvature."""
 
 
 def _found(start: np.ndarray, point: Point) -> str:

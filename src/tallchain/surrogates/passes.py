@@ -62,7 +62,7 @@ class Passes:
         self.rows_a_pass = population.num_rows + population.num_exact
         self.in_float64 = needs_float64(self.num_rows, posterior.temperature)
         self.num_passes = 0
-        self.rows_read = 0
+        self.rows_swept = 0
 
     def __call__(self, flat: np.ndarray, directions: np.ndarray | None = None) -> Terms:
         """Sum the log likelihood of all rows and its derivatives, in float64."""
@@ -70,13 +70,13 @@ class Passes:
         with digits(self.in_float64):
             total = self.source.sweep(self._terms(flat, directions), results=results)
         self.num_passes += 1
-        self.rows_read += self.rows_a_pass
+        self.rows_swept += self.rows_a_pass
         return total._replace(value=total.value + self.centre * self.num_rows)
 
     def of_some(self, rows: PyTree, flat: np.ndarray, directions: np.ndarray | None = None) -> Terms:
         """Sum over some rows only."""
         count = len(jax.tree.leaves(rows)[0])
-        self.rows_read += count
+        self.rows_swept += count
         with digits(self.in_float64):
             terms = _sum_of(self._terms(flat, directions), rows)
         total = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), terms)
@@ -84,7 +84,7 @@ class Passes:
 
     def bad_row(self, flat: np.ndarray) -> tuple[str, PyTree] | None:
         """Return a row of which the log likelihood or a derivative is not finite, and its name; None if all are."""
-        self.rows_read += self.rows_a_pass
+        self.rows_swept += self.rows_a_pass
         index, row = self.source.sweep(_BadRow(self.posterior, self.like, as_floats(flat)), _least)
         if index == _NOWHERE:
             return None

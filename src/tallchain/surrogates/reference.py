@@ -67,8 +67,8 @@ class Reference:
     """N."""
     num_passes: int
     """Over all rows."""
-    rows_read: int
-    """Rows evaluated, in all."""
+    rows_swept: int
+    """Rows swept, in all."""
     seconds: float
 
     @property
@@ -86,7 +86,7 @@ class Reference:
             f"Reference: the mode of {self.gradient.size} parameters over {self.num_rows:,} rows, to within "
             f"{self.decrement:.1g} posterior standard deviations\n"
             f"log posterior {self.log_density:,.2f}; {self.num_iterations} iterations, {self.num_passes} passes "
-            f"({self.rows_read:,} rows), {self.seconds:.2g} s"
+            f"({self.rows_swept:,} rows), {self.seconds:.2g} s"
         )
 
 
@@ -133,7 +133,7 @@ def find_reference(
         iterations + polishes,
         passes.num_rows,
         passes.num_passes,
-        passes.rows_read,
+        passes.rows_swept,
         time.perf_counter() - begun,
     )
 

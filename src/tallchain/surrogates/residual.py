@@ -16,7 +16,7 @@ _MOST_FACTOR = 2.0**25
 
 
 def needs_float64(num_rows: int, temperature: Any) -> bool:
-    """Whether the rounding of a row's float32 log ratio, times N/K, is noise to speak of."""
+    """Whether the rounding of a row's float32 log ratio, times N/K, is noise that matters."""
     return not is_traced(temperature) and num_rows / float(temperature) > _MOST_FACTOR
 
 

@@ -56,7 +56,7 @@ class Taylor:
     order: int = static()
     num_rows: int = static()
     """N, the rows of the sums."""
-    rows_read: int = static()
+    rows_swept: int = static()
     """Rows read to make it."""
     position: PyTree
     """r."""
@@ -79,18 +79,18 @@ class Taylor:
                 )
             position = reference.position
             gradient, hessian = reference.likelihood_gradient, reference.likelihood_hessian
-            rows_read = 0
+            rows_swept = 0
         else:
             source = as_source("Taylor", data)
             position = _check_position(posterior, source, reference)
-            gradient, hessian, rows_read = _sums(posterior, source, position, order)
+            gradient, hessian, rows_swept = _sums(posterior, source, position, order)
         dtype = jnp.result_type(float)
         set_fields(
             self,
             log_likelihood=posterior.log_likelihood,
             order=int(order),
             num_rows=num_rows,
-            rows_read=rows_read,
+            rows_swept=rows_swept,
             position=position,
             gradient=jnp.asarray(gradient, dtype),
             hessian=jnp.asarray(hessian, dtype) if order == 2 else None,
@@ -165,4 +165,4 @@ def _sums(
             + ("." if found is None else f", for {found[0]}: {brief(found[1])}.")
         )
     hessian = None if terms.products is None else np.asarray(terms.products)
-    return np.asarray(terms.gradient), None if hessian is None else (hessian + hessian.T) / 2, passes.rows_read
+    return np.asarray(terms.gradient), None if hessian is None else (hessian + hessian.T) / 2, passes.rows_swept

@@ -154,7 +154,7 @@ def _shift_normal(base: Correction, sigma: float) -> tuple[Array, Array]:
 
 
 def _tidy(half_atoms: Array, half_weights: Array, reach: float) -> tuple[Array, Array]:
-    """Drop half-atoms that are nothing beside the logistic tail they sit in."""
+    """Drop half-atoms that are negligible in the logistic tail they sit in."""
     tail = expit(-np.minimum(half_atoms, reach))
     keep = half_weights > 1e-12 * tail * half_weights.sum()
     return half_atoms[keep], half_weights[keep]
@@ -162,7 +162,7 @@ def _tidy(half_atoms: Array, half_weights: Array, reach: float) -> tuple[Array, 
 
 # ---- Noise that is not quite normal --------------------------------------------------------------
 
-# What a first-order law leaves out is of order 1/b: an error below this is nothing beside it, and asking for less
+# What a first-order law leaves out is of order 1/b: an error below this is negligible, and asking for less
 # costs the solver its stability.
 _LAW_ERROR_FLOOR = 1e-6
 _LAW_ROW_SPACING = 0.05

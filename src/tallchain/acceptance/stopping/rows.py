@@ -14,7 +14,7 @@ from tallchain.types import Array, Ask, Population
 from tallchain.validation import brief, is_whole
 
 LEAST_ROWS = 20
-"""Of a pilot, and of the fresh rows after it: with fewer there is no central limit to speak of."""
+"""Of a pilot, and of the fresh rows after it: with fewer the central limit theorem does not help."""
 MARGIN = 1.1
 """Rows are added a little beyond what the last look says is needed, so that one addition is enough."""
 
@@ -71,7 +71,7 @@ def missing_rows(reading: Reading, aim: Aim, evidence: Any, population: Populati
 
 
 def ask_fresh(rows: Array, pilot: PilotBatch, population: Population) -> Ask:
-    """Ask for fresh rows; where there are not enough, for all that are left beside the pilot's, which are kept.
+    """Ask for fresh rows; where there are not enough, for all that are left, and the pilot's are kept.
 
     Where rows repeat, N of them or more are a census.
     """
@@ -90,7 +90,7 @@ def advise_by_pilot(
     evidence: Any,
     population: Population,
 ) -> Advice:
-    """Ask for so many fresh rows after the pilot; for more of them where they turn out not to be enough."""
+    """Ask for this many fresh rows after the pilot; for more of them where they turn out not to be enough."""
     first = PilotBatch.of(evidence)
     known = jax.tree.map(lambda old, new: jnp.where(pilot.is_over, old, new), pilot, first)
     fresh = ask_fresh(jnp.maximum(rows, aim.rows), first, population)

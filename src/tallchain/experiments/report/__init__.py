@@ -86,7 +86,7 @@ def _about(results: Results, is_paper: bool, seed: int) -> Section:
     return Section(
         "What this is",
         [
-            f"The experiments of {PAPER}, run with tallchain, beside the numbers that the paper prints. Size: {size}. "
+            f"The experiments of {PAPER}, run with tallchain, next to the numbers that the paper prints. Size: {size}. "
             f"Seed {seed}; {seconds:,.0f} s of work on {jax.default_backend()}; {found}.",
             "Rows are counted as the paper counts them: those a test looks at. Additional rows scanned, for bounds or "
             "for the design of a test, have a column of their own; the paper leaves them out.",

@@ -19,7 +19,7 @@ _SHOWN = 10  # digits
 
 
 def table_2(task: str, found: Sequence[logistic_regression.Found]) -> Table:
-    """The paper's Table 2 for one data set, beside ours."""
+    """The paper's Table 2 for one data set, next to ours."""
     rows = [
         [
             each.name,

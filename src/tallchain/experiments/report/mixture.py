@@ -17,12 +17,12 @@ from tallchain.pictures.mixture import mixture_rows, mixture_scatter
 
 
 def table_1(result: gaussian_mixture.Result) -> Table:
-    """The paper's Table 1, beside ours."""
+    """The paper's Table 1, next to ours."""
     rows = [
         [
             found.method.name,
             *printed_beside(found.method.rows, found.rows),
-            f"{len(found.example['num_rows']):,}",
+            f"{len(found.example['rows_read']):,}",
             f"{found.acceptance:.3f}",
         ]
         for found in result.found

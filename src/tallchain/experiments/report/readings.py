@@ -40,7 +40,7 @@ def disagreements_section(result: disagreements.Result) -> Section:
             "the estimate is more than 5 of its standard errors from the threshold. With the prior, it reads "
             f"{of['code, prior'].rows:,.1f} rows, without the shortcut {of['no shortcut'].rows:,.1f}, and the test as "
             f"printed {of['printed'].rows:,.1f}.",
-            "The prior is printed in the model, and has no part in the published code's test: what it draws from has "
+            "The prior is printed in the model, and the published code's test leaves it out: what it draws from has "
             f"{first:.2f} and {second:.2f} times the variances of the posterior that it is compared with.",
             "The error bound (6.4 E|X|^3 + 2 E|X|)/sqrt(b) of the first corollary holds for X of variance 1, which the "
             f"text does not say. So standardised, its median over decisions is {bound:.2f}; an error of a probability "

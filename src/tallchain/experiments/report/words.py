@@ -51,8 +51,8 @@ def comparison(
         verdict = "no difference to be seen"
     rows = [f"{of.mean:,.1f} ± {standard_error(of.trials):,.1f}" for of in (our_rows, its_rows)]
     return (
-        f"The default, MinibatchBarker(), beside the printed test, MinibatchBarker.paper() (± standard errors over "
-        f"trials). {what}: {ours[0]:.4f} ± {ours[1]:.4f} and {paper[0]:.4f} ± {paper[1]:.4f}: {verdict} "
+        f"The default, MinibatchBarker(), compared with the printed test, MinibatchBarker.paper() (± standard errors "
+        f"over trials). {what}: {ours[0]:.4f} ± {ours[1]:.4f} and {paper[0]:.4f} ± {paper[1]:.4f}: {verdict} "
         f"({away:.1f} standard errors of the difference). "
         f"Rows per decision: {rows[0]} and {rows[1]}."
     )

@@ -55,11 +55,11 @@ def measure_entry(config: Config, num_rows: int, test: str) -> Entry:
         num_rows,
         design.batch,
         design.epsilon if is_austere else None,
-        num_decisions=trace.num_rows.size,
-        num_full=int(np.sum(trace.num_rows >= num_rows)),
+        num_decisions=trace.rows_read.size,
+        num_full=int(np.sum(trace.rows_read >= num_rows)),
         mean_share=mean_share,
         mean_share_error=error,
-        mean_scanned=float(np.mean(trace.num_scanned, dtype=float) / num_rows),
+        mean_scanned=float(np.mean(trace.rows_scanned, dtype=float) / num_rows),
         acceptance=float(np.mean(trace.is_accepted)),
         expected_full=expected_full,
         expected_mean=expected_mean,
@@ -92,7 +92,7 @@ def measure_point(config: Config, series: str, factor: float, stream: int) -> Po
         temperature,
         step,
         num_rows,
-        num_decisions=trace.num_rows.size,
+        num_decisions=trace.rows_read.size,
         mean_share=mean_share,
         mean_share_error=error,
         expected_mean=expected_minibatch(num_rows, design.batch, spread)[1],
@@ -102,5 +102,5 @@ def measure_point(config: Config, series: str, factor: float, stream: int) -> Po
 
 def _mean_share(trace: Trace) -> tuple[float, float]:
     """Return the mean of rows/N over independent decisions, and its standard error."""
-    share = trace.num_rows.astype(float).ravel() / trace.population
+    share = trace.rows_read.astype(float).ravel() / trace.num_rows
     return float(share.mean()), float(share.std(ddof=1) / math.sqrt(share.size))
