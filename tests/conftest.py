@@ -1,9 +1,13 @@
-"""Shared by all tests: the seed, and its override; and how programs are compiled."""
+"""Shared by all tests: the seed, and its override; how programs are compiled; fixtures."""
+
+from __future__ import annotations
 
 import gc
 import os
 import signal
 from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 gc.set_threshold(100_000, 50, 100)  # JAX makes many objects that live long: a tenth of the time of the tests
 
@@ -23,6 +27,9 @@ if WORKER and hasattr(os, "sched_setaffinity"):  # a core for each: threads that
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+if TYPE_CHECKING:
+    from tallchain.checking import Audit
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _ctrl_c_is_heard() -> None:
@@ -33,3 +40,39 @@ def _ctrl_c_is_heard() -> None:
 @pytest.fixture
 def key() -> jax.Array:
     return jax.random.key(SEED)
+
+
+@pytest.fixture
+def table_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for computed correction tables of the test's own."""
+    monkeypatch.setenv("TALLCHAIN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def no_solving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever correction table is not read from a file fails."""
+    from tallchain.acceptance import correction
+
+    def refuse(*_: object) -> None:
+        pytest.fail("computed a table that should have been read")
+
+    monkeypatch.setattr(correction, "compute_minimax", refuse)
+    monkeypatch.setattr(correction, "compute_ridge", refuse)
+    monkeypatch.setattr(correction, "compute_for_law", refuse)
+
+
+@pytest.fixture(scope="session")
+def sound() -> Audit:
+    """An audit of a test without error."""
+    from audits import scaled_audit
+
+    return scaled_audit(1.0)
+
+
+@pytest.fixture(scope="session")
+def broken() -> Audit:
+    """An audit of a test with the wrong temperature inside."""
+    from audits import scaled_audit
+
+    return scaled_audit(1.1)

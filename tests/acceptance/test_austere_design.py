@@ -27,7 +27,7 @@ from tallchain.acceptance.austere_design import (
 PATHS = 20_000
 
 
-# ---- Known values ----------------------------------------------------------------------------------------------------
+# ---- Known values ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_one_look_reads_all_and_is_right() -> None:
     assert sequential_error(300, 300, 0.1, 0.0) == Outcome(0, 1, 1)
 
 
-# ---- The walk, simulated ---------------------------------------------------------------------------------------------
+# ---- The walk, simulated -----------------------------------------------------------------------
 
 
 def simulate_walk(num_rows: int, batch: int, epsilon: float, mu_std: float, *, finite: bool = True) -> Outcome:
@@ -137,7 +137,7 @@ def test_taking_looks_together_costs_little() -> None:
     np.testing.assert_allclose(few.looks, many.looks, rtol=2e-3)
 
 
-# ---- The test itself, simulated --------------------------------------------------------------------------------------
+# ---- The test itself, simulated ----------------------------------------------------------------
 
 
 def simulate_test(
@@ -175,7 +175,7 @@ def test_agrees_with_the_real_test(finite: bool) -> None:
     assert (max(excess) < Z_LIMIT) == finite
 
 
-# ---- Shapes and order ------------------------------------------------------------------------------------------------
+# ---- Shapes and order --------------------------------------------------------------------------
 
 
 def test_is_even_and_keeps_the_shape_of_mu_std() -> None:
@@ -212,7 +212,7 @@ def test_extremes_are_finite() -> None:
     assert sequential_error(1, 1, 0.1, 0.0) == Outcome(0, 1, 1)
 
 
-# ---- Designs ---------------------------------------------------------------------------------------------------------
+# ---- Designs -----------------------------------------------------------------------------------
 
 
 def brute_force(num_rows: int, error: float, mu_std: np.ndarray) -> list[Design]:
@@ -259,7 +259,7 @@ def test_a_million_rows_are_designed() -> None:
     assert conservative(1_000_000, 0.1) == (50, 0.001)
 
 
-# ---- Refusals --------------------------------------------------------------------------------------------------------
+# ---- Refusals ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("design", [conservative, nonconservative])

@@ -84,7 +84,7 @@ def test_a_plan_of_all_rows_keeps_the_pilot() -> None:
     assert int(judgement.memory.plan) == 200
 
 
-# ---- what is foreseen is what will be decided ---------------------------------------------------
+# ---- what is foreseen is what will be decided --------------------------------------------------
 
 
 def turned(test: Combined, key: jax.Array, count: int = 20_000) -> float:

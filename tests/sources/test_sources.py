@@ -1,4 +1,4 @@
-"""What sources promise: which rows come, how often, and how the mean of a batch of them varies."""
+"""What sources promise: which rows come, and how often."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from registry import SOURCES
 from tallchain import Austere, MetropolisHastings, Posterior, RandomWalk
 from tallchain.acceptance.evidence import Moments
 from tallchain.parts import replace
-from tallchain.sources import Shuffled, WithReplacement, shuffled
+from tallchain.sources import Shuffled
 from tallchain.types import Ask
 
 WITHOUT_REPLACEMENT = [name for name, source in SOURCES.items() if not source(np.zeros(2), 1).population.repeats]
 SHAPES = [(1, 1), (7, 7), (10, 3), (50, 1), (100, 10), (101, 10), (101, 60)]  # rows, width
-Z_LIMIT = 4.5
-NUM_KEYS = 20_000
 
 without_replacement = pytest.mark.parametrize("name", WITHOUT_REPLACEMENT)
 every_source = pytest.mark.parametrize("name", SOURCES)
@@ -248,71 +246,6 @@ def test_later_changes_of_the_data_are_not_seen(name: str) -> None:
     assert not np.any(source.some_rows(2**14))
 
 
-# ---- how the mean of a batch varies ------------------------------------------------------------
-
-POPULATION = np.random.default_rng(1).exponential(size=43).astype(np.float32)
-MEAN, VARIANCE = POPULATION.mean(dtype=float), POPULATION.var(ddof=1, dtype=float)
-
-
-@partial(jax.jit, static_argnames=("rows", "width"))
-def batch_means(source: Any, keys: jax.Array, rows: int, width: int) -> jax.Array:
-    """The mean of the first `rows` rows under every key."""
-
-    def one(key: jax.Array) -> jax.Array:
-        cursor, moments, left = source.start(source.draw(key)), Moments.empty(), jnp.int32(rows)
-        for _ in range(-(-rows // width)):
-            cursor, seen = source.look(cursor, Ask(left), width, lambda row: row, Moments.of)
-            moments, left = moments.merge(seen.evidence), left - seen.taken
-        return moments.mean
-
-    return jax.vmap(one)(keys)
-
-
-def z_of_mean(values: np.ndarray, truth: float) -> float:
-    return (values.mean() - truth) / (values.std(ddof=1) / np.sqrt(len(values)))
-
-
-def squared_errors(source: Any, rows: int, width: int, seed: int = SEED, num_keys: int = NUM_KEYS) -> np.ndarray:
-    """Their mean is the variance of the mean of a batch."""
-    means = batch_means(source, jr.split(jr.key(seed), num_keys), rows, width)
-    return (np.asarray(means, float) - MEAN) ** 2
-
-
-BATCHES = pytest.mark.parametrize(("rows", "width"), [(21, 21), (25, 10), (42, 20)])
-
-
-@every_source
-@BATCHES
-def test_the_mean_of_a_batch_is_unbiased(name: str, rows: int, width: int) -> None:
-    means = batch_means(SOURCES[name](POPULATION, 5), jr.split(jr.key(SEED), NUM_KEYS), rows, width)
-    assert abs(z_of_mean(np.asarray(means, float), MEAN)) < Z_LIMIT
-
-
-@BATCHES
-def test_the_variance_of_a_batch_row_by_row_has_the_finite_population_factor(rows: int, width: int) -> None:
-    errors = squared_errors(Shuffled(POPULATION, 5, windows=False), rows, width)
-    assert abs(z_of_mean(errors, VARIANCE / rows * (1 - rows / 43))) < Z_LIMIT
-    assert abs(z_of_mean(errors, VARIANCE / rows)) > Z_LIMIT
-
-
-@BATCHES
-def test_the_variance_of_a_batch_with_replacement_has_no_factor(rows: int, width: int) -> None:
-    errors = squared_errors(WithReplacement(POPULATION, 5), rows, width)
-    variance = POPULATION.var(dtype=float)  # of one row drawn from all
-    assert abs(z_of_mean(errors, variance / rows)) < Z_LIMIT
-    assert abs(z_of_mean(errors, variance / rows * (1 - rows / 43))) > Z_LIMIT
-
-
-@BATCHES
-def test_the_variance_of_windows_is_right_on_average_over_shuffles(rows: int, width: int) -> None:
-    errors = [
-        squared_errors(Shuffled(POPULATION, 5, seed=seed, windows=True), rows, width, SEED + seed, num_keys=500).mean()
-        for seed in range(300)
-    ]
-    assert abs(z_of_mean(np.array(errors), VARIANCE / rows * (1 - rows / 43))) < Z_LIMIT
-    assert abs(z_of_mean(np.array(errors), VARIANCE / rows)) > Z_LIMIT
-
-
 # ---- which way of reading, and how wide --------------------------------------------------------
 
 
@@ -356,74 +289,3 @@ def test_the_widest_window_fits_where_64_bit_data_become_narrower(name: str) -> 
     for seed in range(8):
         numbers, _ = read(plain, begin(plain, seed), [num_rows], width)
         assert_each_once(numbers, num_rows)
-
-
-# ---- close to 2^31 rows ------------------------------------------------------------------------
-
-REACH = 2**31 - 1
-
-
-def virtual(monkeypatch: pytest.MonkeyPatch, num_rows: int, *, windows: bool) -> Shuffled:
-    """A shuffled source of very many rows that are their own places in storage: nothing is held in memory."""
-
-    def slice_of(leaf: jax.Array, start: jax.Array, width: int) -> jax.Array:
-        return start.astype(jnp.uint32) + jnp.arange(width, dtype=jnp.uint32)
-
-    monkeypatch.setattr(shuffled.lax, "dynamic_slice_in_dim", slice_of)
-    monkeypatch.setattr(shuffled, "take_rows", lambda stored, index: (index.astype(jnp.uint32), None))
-    return replace(Shuffled(np.zeros(2, np.int32), 1, windows=windows), num_rows=num_rows)
-
-
-def look_from(source: Shuffled, positions: np.ndarray, width: int, *, is_census: bool = False) -> tuple[Any, Any]:
-    """Where the window at each position starts in storage, and the position after it, under four keys."""
-
-    def one(key: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
-        cursor = source.start(source.draw(key))._replace(position=position)
-        ask = Ask(jnp.int32(width), census=jnp.bool(is_census))
-        after, seen = source.look(cursor, ask, width, lambda row: row, lambda values, is_valid: values[0])
-        return seen.evidence, after.position
-
-    over_keys = jax.vmap(jax.vmap(one, (None, 0)), (0, None))
-    first, after = jax.jit(over_keys)(jr.split(jr.key(SEED), 4), jnp.asarray(positions, jnp.int32))
-    return np.asarray(first, np.int64), np.asarray(after, np.int64)
-
-
-@pytest.mark.parametrize("num_rows", [REACH, 2**30 + 3])
-def test_windows_of_very_many_rows_do_not_overflow(num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    width = 8192
-    source = virtual(monkeypatch, num_rows, windows=True)
-    whole = num_rows // width
-    number = np.unique(np.linspace(0, whole - 1, 1000).astype(np.int64))
-    places, after = look_from(source, np.concatenate([number * width, number * width + 17, [whole * width]]), width)
-    first, inner, last = np.split(places, [len(number), 2 * len(number)], axis=1)
-    # The rows left over begin where the rotation and all whole windows before them say; the rest follows from that.
-    rotation = (last - whole * width) % num_rows
-    ahead = (first - rotation) % num_rows
-    assert places.min() >= 0
-    assert places.max() < num_rows
-    assert len(np.unique(rotation)) == 4
-    assert np.all(ahead % width == 0)
-    assert np.all(ahead // width < whole)
-    assert all(len(np.unique(each)) == len(number) for each in ahead)
-    np.testing.assert_array_equal(inner, (first + 17) % num_rows)
-    np.testing.assert_array_equal(after[:, -1], 0)
-
-
-@pytest.mark.parametrize("windows", [True, False])
-def test_a_census_of_very_many_rows_does_not_overflow(windows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = virtual(monkeypatch, REACH, windows=windows)
-    positions = np.array([0, 8192, 8192 * (REACH // 16_384), REACH - 8191, REACH - 1])
-    first, after = look_from(source, positions, 8192, is_census=True)
-    np.testing.assert_array_equal(first, np.broadcast_to(positions, first.shape))
-    np.testing.assert_array_equal(after, np.broadcast_to([*(positions[:3] + 8192), 0, 0], after.shape))
-
-
-def test_gathering_from_very_many_rows_does_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = virtual(monkeypatch, REACH, windows=False)
-    spread = np.linspace(0, REACH - 1, 2000).astype(np.int64)
-    positions = np.unique(np.concatenate([spread, REACH - np.arange(1, 10)]))
-    first, after = look_from(source, positions, 8)
-    assert first.min() >= 0
-    assert first.max() < REACH
-    assert all(len(np.unique(each)) == len(positions) for each in first)
-    np.testing.assert_array_equal(after[0], np.where(positions + 8 >= REACH, 0, positions + 8))
