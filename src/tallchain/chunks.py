@@ -96,5 +96,5 @@ def _words(recorder: Keeper) -> str:
     return (
         f"{total.num_decisions / recorder.seconds:,.0f} draws/s, "
         f"acceptance {total.num_accepted / total.num_decisions:.2f}, "
-        f"{total.num_rows / total.num_decisions:,.0f} rows a decision"
+        f"{total.rows_read / total.num_decisions:,.0f} rows a decision"
     )
