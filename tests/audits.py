@@ -10,6 +10,7 @@ import numpy as np
 from jax import random as jr
 
 import tallchain as tc
+from scenarios import kernel_of
 from tallchain.acceptance.evidence import Moments
 from tallchain.checking import Audit
 from tallchain.parts import part
@@ -19,14 +20,6 @@ NUM_ROWS, TEMPERATURE, STEP = 40, 4.0, 0.6
 DATA = np.random.default_rng(1).normal(0.3, 1.0, NUM_ROWS).astype(np.float32)
 PRECISION = 1 / 4 + NUM_ROWS / TEMPERATURE
 MEAN = DATA.mean(dtype=np.float64) * NUM_ROWS / TEMPERATURE / PRECISION
-
-
-def log_prior(t: Array) -> Array:
-    return -(t**2) / 8
-
-
-def log_likelihood(t: Array, x: Array) -> Array:
-    return -((x - t) ** 2) / 2
 
 
 def log_ratio(here: np.ndarray, there: np.ndarray) -> np.ndarray:
@@ -74,8 +67,8 @@ class Blurred(Scaled):
 
 
 def normal_kernel(acceptance: Any, data: Any = DATA) -> tc.MetropolisHastings:
-    posterior = tc.Posterior(log_prior, log_likelihood, TEMPERATURE * len(data) / NUM_ROWS)
-    return tc.MetropolisHastings(posterior, tc.Shuffled(data, 20), proposal=tc.RandomWalk(STEP), acceptance=acceptance)
+    temperature = TEMPERATURE * len(data) / NUM_ROWS
+    return kernel_of(data, acceptance, temperature=temperature, batch_size=20, scale=STEP)
 
 
 def trace_of(

@@ -27,7 +27,7 @@ def log_likelihood(t: Array, row: Array) -> Array:
     return -0.5 * jnp.sum((row - t) ** 2)
 
 
-def kernel_of(
+def kernel_with(
     log_prior: Any = log_prior, log_likelihood: Any = log_likelihood, data: Any = ROWS, scale: Any = 0.5, **parts: Any
 ) -> tc.MetropolisHastings:
     chosen = {"proposal": tc.RandomWalk(scale), "acceptance": tc.Barker()} | parts
@@ -35,7 +35,7 @@ def kernel_of(
 
 
 def sample(initial: Any = 0.5, num_samples: Any = 3, *, kernel: Any = None, **options: Any) -> tc.Trace:
-    kernel = kernel_of() if kernel is None else kernel
+    kernel = kernel_with() if kernel is None else kernel
     return tc.sample(jr.key(0), kernel, initial, num_samples, progress=False, **options)
 
 

@@ -11,9 +11,11 @@ from scipy.special import expit
 
 from tallchain.acceptance.evidence import Moments
 from tallchain.functions import shared
+from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.parts import part
 from tallchain.proposals import RandomWalk
+from tallchain.sources import Shuffled
 from tallchain.types import (
     Array,
     Ask,
@@ -37,7 +39,7 @@ def _vector(t: dict, row: Array) -> Array:
 
 
 # Shared, so that a second scenario of the same kind compiles nothing again.
-_WIDE, _NORMAL = shared(lambda t: -(t**2) / 8), shared(lambda t, x: -((x - t) ** 2) / 2)
+_WIDE, _NORMAL = shared(lambda t: -(t**2) / 8), shared(lambda t, x: t * x - t**2 / 2)
 _UNIT, _VECTOR = shared(lambda t: -0.5 * (t["a"] ** 2 + t["b"] ** 2)), shared(_vector)
 _TILT, _PRODUCT = shared(lambda t: 0.3 * t), shared(lambda t, x: t * x)
 
@@ -51,6 +53,23 @@ class Scenario(NamedTuple):
     mean: np.ndarray
     covariance: np.ndarray
     starts: Any  # (random, chains) -> positions drawn from the exact posterior
+
+
+def kernel_of(
+    data: np.ndarray | None = None,
+    acceptance: Any = None,
+    *,
+    temperature: Any = None,
+    source: Any = Shuffled,
+    batch_size: int = BATCH_SIZE,
+    scale: float = 0.6,
+    **options: Any,
+) -> MetropolisHastings:
+    """A random walk to the mean of normal rows; N/K is 10 unless a temperature is given."""
+    data = normal_mean().data if data is None else data
+    temperature = len(data) / 10 if temperature is None else temperature
+    options = {"posterior": Posterior(_WIDE, _NORMAL, temperature), "proposal": RandomWalk(scale)} | options
+    return MetropolisHastings(source=source(data, batch_size), acceptance=acceptance, **options)
 
 
 def normal_mean(num_rows: int = NUM_ROWS) -> Scenario:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tallchain as tc
-from refusals import ROWS, SCALE, kernel_of, log_likelihood, log_prior, refuse, table
+from refusals import ROWS, SCALE, kernel_with, log_likelihood, log_prior, refuse, table
 from tallchain.acceptance import correction
 
 
@@ -176,19 +176,19 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
 @table(
     {
         "acceptance class": (
-            lambda: kernel_of(acceptance=tc.Barker),
+            lambda: kernel_with(acceptance=tc.Barker),
             TypeError,
             "`MetropolisHastings(acceptance=...)` must be an object with `judge`; got <class",
             "Did you mean `Barker(...)`?",
         ),
         "proposal class": (
-            lambda: kernel_of(proposal=tc.RandomWalk),
+            lambda: kernel_with(proposal=tc.RandomWalk),
             TypeError,
             "`MetropolisHastings(proposal=...)` must be an object with `propose`; got <class",
             "Did you mean `RandomWalk(...)`?",
         ),
         "scale for a proposal": (
-            lambda: kernel_of(proposal=0.5),
+            lambda: kernel_with(proposal=0.5),
             TypeError,
             "`MetropolisHastings(proposal=...)` must be an object with `propose`; got 0.5.",
         ),

@@ -12,7 +12,7 @@ import pytest
 from jax import random as jr
 
 import tallchain as tc
-from refusals import ROWS, SCALE, Still, kernel_of, log_likelihood, log_prior, refuse, sample, table
+from refusals import ROWS, SCALE, Still, kernel_with, log_likelihood, log_prior, refuse, sample, table
 from tallchain import lockstep
 from tallchain.types import Array
 from tallchain.validation import brief
@@ -39,49 +39,54 @@ LIKELIHOOD, PRIOR = "`log_likelihood(position, row)`", "`log_prior(position)`"
 @table(
     {
         "likelihood of all entries": (
-            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: t - row, data=np.zeros((20, 3)))),
+            lambda: sample(kernel=kernel_with(log_likelihood=lambda t, row: t - row, data=np.zeros((20, 3)))),
             ValueError,
             LIKELIHOOD,
             "must return one float (shape ()); got shape (3,), float32",
         ),
         "likelihood of shape (1,)": (
-            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: (t - row)[None])),
+            lambda: sample(kernel=kernel_with(log_likelihood=lambda t, row: (t - row)[None])),
             ValueError,
             LIKELIHOOD,
             "got shape (1,), float32",
         ),
         "whole likelihood": (
-            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: jnp.int32(row))),
+            lambda: sample(kernel=kernel_with(log_likelihood=lambda t, row: jnp.int32(row))),
             ValueError,
             LIKELIHOOD,
             "got shape (), int32",
         ),
         "likelihood that forgets to return": (
-            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: None)),
+            lambda: sample(kernel=kernel_with(log_likelihood=lambda t, row: None)),
             ValueError,
             LIKELIHOOD,
             "got None",
         ),
         "impossible row": (
-            lambda: sample(kernel=kernel_of(log_likelihood=lambda t, row: jnp.where(row == 1.0, -jnp.inf, t))),
+            lambda: sample(kernel=kernel_with(log_likelihood=lambda t, row: jnp.where(row == 1.0, -jnp.inf, t))),
             ValueError,
             LIKELIHOOD + " is -inf at the initial position of chain 0, for the row array(1., dtype=float32)",
         ),
         "prior of each coordinate": (
-            lambda: sample(jnp.zeros(3), kernel=kernel_of(log_prior=lambda t: -(t**2))),
+            lambda: sample(jnp.zeros(3), kernel=kernel_with(log_prior=lambda t: -(t**2))),
             ValueError,
             PRIOR,
             "must return one float (shape ()); got shape (3,), float32",
         ),
-        "whole prior": (lambda: sample(kernel=kernel_of(log_prior=jnp.int32)), ValueError, PRIOR, "(), int32"),
-        "prior of nothing": (lambda: sample(kernel=kernel_of(log_prior=lambda t: None)), ValueError, PRIOR, "got None"),
+        "whole prior": (lambda: sample(kernel=kernel_with(log_prior=jnp.int32)), ValueError, PRIOR, "(), int32"),
+        "prior of nothing": (
+            lambda: sample(kernel=kernel_with(log_prior=lambda t: None)),
+            ValueError,
+            PRIOR,
+            "got None",
+        ),
         "impossible start": (
-            lambda: sample(kernel=kernel_of(log_prior=lambda t: jnp.where(t < 0, 0.0, -jnp.inf))),
+            lambda: sample(kernel=kernel_with(log_prior=lambda t: jnp.where(t < 0, 0.0, -jnp.inf))),
             ValueError,
             PRIOR + " is -inf at the initial position of chain 0",
         ),
         "impossible start of one chain": (
-            lambda: sample(np.array([[0.5], [-0.5], [0.5]]), kernel=kernel_of(jnp_log), num_chains=3),
+            lambda: sample(np.array([[0.5], [-0.5], [0.5]]), kernel=kernel_with(jnp_log), num_chains=3),
             ValueError,
             PRIOR + " is nan at the initial position of chain 1",
         ),
@@ -149,7 +154,7 @@ def test_initial(call: Any, error: type[Exception], fragments: list[str]) -> Non
 )
 @pytest.mark.usefixtures("no_sampler")
 def test_scale_for_the_position(call: Any, error: type[Exception], fragments: list[str]) -> None:
-    refuse(lambda: sample(kernel=kernel_of(scale=call())), error, SCALE, *fragments)
+    refuse(lambda: sample(kernel=kernel_with(scale=call())), error, SCALE, *fragments)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_whole_numbers(name: str, least: int, values: list[Any]) -> None:
             "got shapes (2,) for a position of shapes ()",
         ),
         "scale for a proposal without": (
-            lambda: sample(schedule=tc.Schedule(scale=lambda draw: 1.0), kernel=kernel_of(proposal=Still())),
+            lambda: sample(schedule=tc.Schedule(scale=lambda draw: 1.0), kernel=kernel_with(proposal=Still())),
             TypeError,
             "`Schedule(scale=...)` needs a proposal with a scale; Still has none.",
         ),
@@ -226,17 +231,17 @@ def test_schedules(call: Any, error: type[Exception], fragments: list[str]) -> N
 
 def test_init_refuses_what_sample_refuses() -> None:
     """The BlackJAX side of the kernel checks starts as well."""
-    refuse(lambda: kernel_of().init(1), TypeError, "The initial position " + FLOAT + "int32")
-    refuse(lambda: kernel_of().init(np.nan), ValueError, "The initial position must be finite")
-    refuse(lambda: kernel_of(log_prior=lambda t: -jnp.inf).init(1.0), ValueError, PRIOR + " is -inf")
-    refuse(lambda: jax.jit(kernel_of().init)(1), TypeError, FLOAT + "int32")
+    refuse(lambda: kernel_with().init(1), TypeError, "The initial position " + FLOAT + "int32")
+    refuse(lambda: kernel_with().init(np.nan), ValueError, "The initial position must be finite")
+    refuse(lambda: kernel_with(log_prior=lambda t: -jnp.inf).init(1.0), ValueError, PRIOR + " is -inf")
+    refuse(lambda: jax.jit(kernel_with().init)(1), TypeError, FLOAT + "int32")
 
 
 @table(
     {
-        "a seed for a key": (lambda: tc.sample(0, kernel_of(), 0.5, 3), TypeError, "`sample(key=...)`", "got 0"),
+        "a seed for a key": (lambda: tc.sample(0, kernel_with(), 0.5, 3), TypeError, "`sample(key=...)`", "got 0"),
         "three keys": (
-            lambda: tc.sample(jr.split(jr.key(0), 3), kernel_of(), 0.5, 3),
+            lambda: tc.sample(jr.split(jr.key(0), 3), kernel_with(), 0.5, 3),
             TypeError,
             "`sample(key=...)` must be one JAX key",
         ),

@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import call, text
 from tallchain import cli
 from tallchain.checking import Audit
 
 
-def call(*arguments: object) -> Any:
-    return CliRunner().invoke(cli.build_app(), ["audit", *map(str, arguments)])
-
-
-def words(output: str) -> str:
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
-    return " ".join(re.sub("[│╭╮╰╯─]", " ", plain).split())
-
-
 def test_help_explains_every_option() -> None:
-    help_text = words(call("--help").output)
+    help_text = text(call("audit", "--help").output)
     for name in cli.audit.__annotations__.keys() - {"return"}:
         assert re.search(rf"--{name.replace('_', '-')}\b[^-]* [A-Z]\w*", help_text), name
 
@@ -39,7 +30,7 @@ def test_command_prints_and_saves(broken: Audit, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cli.tallchain, "sample", lambda *_, **__: "a trace")
     monkeypatch.setattr(cli.tallchain, "audit", audit)
     path = tmp_path / "new" / "numbers.json"
-    result = call("--rows", 1000, "--decisions", 77, "--test", "paper", "--no-progress", "--output", path)
+    result = call("audit", "--rows", 1000, "--decisions", 77, "--test", "paper", "--no-progress", "--output", path)
     assert result.exit_code == 0, result.output
     assert asked["num_decisions"] == 77
     assert asked["num_trials"] is None
@@ -55,15 +46,15 @@ def test_command_prints_and_saves(broken: Audit, monkeypatch: pytest.MonkeyPatch
     ("option", "value"), [("--decisions", 1), ("--trials", 1), ("--output", "a.csv"), ("--picture", "a.docx")]
 )
 def test_command_refuses_a_bad_option_by_name(option: str, value: object, tmp_path: Path) -> None:
-    result = call("--rows", 1000, "--output", tmp_path / "a.json", option, value)
+    result = call("audit", "--rows", 1000, "--output", tmp_path / "a.json", option, value)
     assert result.exit_code == 2
-    assert option in words(result.output)
+    assert option in text(result.output)
 
 
 @pytest.mark.slow
 def test_command_from_end_to_end(tmp_path: Path) -> None:
     options = ("--rows", 20_000, "--chains", 16, "--draws", 500, "--warmup", 200, "--decisions", 50, "--trials", 100)
-    result = call(*options, "--no-progress", "--output", tmp_path / "a.json")
+    result = call("audit", *options, "--no-progress", "--output", tmp_path / "a.json")
     assert result.exit_code == 0, result.output
     assert "passes over all rows" in result.output
     assert json.loads((tmp_path / "a.json").read_text())["population"] == 20_000

@@ -24,7 +24,7 @@ COMBINATIONS = [
 INITIAL = {"a": jnp.float32(0.2), "b": jnp.float32(-0.4)}
 
 
-def kernel_of(acceptance: str, source: str, proposal: str | None = None) -> MetropolisHastings:
+def vector_kernel(acceptance: str, source: str, proposal: str | None = None) -> MetropolisHastings:
     target = SCENARIOS["normal vector"]()
     return MetropolisHastings(
         target.posterior,
@@ -36,12 +36,12 @@ def kernel_of(acceptance: str, source: str, proposal: str | None = None) -> Metr
 
 @pytest.mark.parametrize(("acceptance", "source"), COMBINATIONS)
 def test_contract(acceptance: str, source: str, key: jax.Array) -> None:
-    check(kernel_of(acceptance, source), acceptance, key)
+    check(vector_kernel(acceptance, source), acceptance, key)
 
 
 @pytest.mark.parametrize("proposal", PROPOSALS)
 def test_contract_of_a_proposal(proposal: str, key: jax.Array) -> None:
-    check(kernel_of("penalty", "windows", proposal), "penalty", key)
+    check(vector_kernel("penalty", "windows", proposal), "penalty", key)
 
 
 def check(kernel: MetropolisHastings, acceptance: str, key: jax.Array) -> None:
@@ -96,7 +96,7 @@ def check_same_as_step_by_step(trace: Trace, kernel: MetropolisHastings, key: ja
 
 
 def test_chains_differ(key: jax.Array) -> None:
-    trace = sample(key, kernel_of("minibatch", "windows"), INITIAL, DRAWS, num_chains=2, scan=0, progress=False)
+    trace = sample(key, vector_kernel("minibatch", "windows"), INITIAL, DRAWS, num_chains=2, scan=0, progress=False)
     assert not np.array_equal(trace.position["a"][0], trace.position["a"][1])
 
 

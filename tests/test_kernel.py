@@ -7,17 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import tallchain as tc
-from scenarios import normal_mean
+from scenarios import kernel_of, normal_mean
 from tallchain.acceptance.evidence import Moments
 from tallchain.parts import part
 from tallchain.types import Ask, Judgement, Population
 
 TARGET = normal_mean()
-
-
-def kernel_of(acceptance=None, rows: int = 20_000) -> tc.MetropolisHastings:
-    source = tc.Shuffled(TARGET.data[:rows], 100)
-    return tc.MetropolisHastings(TARGET.posterior, source, proposal=tc.RandomWalk(0.6), acceptance=acceptance)
 
 
 def test_the_data_are_an_argument_not_a_constant(key: jax.Array) -> None:
@@ -36,8 +31,8 @@ def test_survives_a_trip_through_its_leaves(key: jax.Array) -> None:
 
 
 def test_full_data_tests_read_in_wide_windows() -> None:
-    assert kernel_of(tc.Barker()).width == 20_000 // 3 + 1
-    assert kernel_of(tc.MinibatchBarker(batch=37)).width == 37
+    assert kernel_of(acceptance=tc.Barker()).width == 20_000 // 3 + 1
+    assert kernel_of(acceptance=tc.MinibatchBarker(batch=37)).width == 37
 
 
 def test_runs_in_blackjax(key: jax.Array) -> None:
@@ -76,8 +71,8 @@ class _Census:
 
 
 def test_a_census_is_counted_apart_and_rows_come_fresh_after_it(key: jax.Array) -> None:
-    for source in (tc.Shuffled(TARGET.data[:5000], 100), tc.WithReplacement(TARGET.data[:5000], 100)):
-        kernel = tc.MetropolisHastings(TARGET.posterior, source, proposal=tc.RandomWalk(0.6), acceptance=_Census())
+    for source in (tc.Shuffled, tc.WithReplacement):
+        kernel = kernel_of(TARGET.data[:5000], _Census(), temperature=2000.0, source=source)
         trace = tc.sample(key, kernel, 0.5, 20, num_chains=3, scan=0, progress=False)
         assert (trace.rows_scanned == 5000).all()
         assert (trace.rows_read == 300).all()
@@ -88,8 +83,7 @@ def test_may_be_built_inside_jit(key: jax.Array) -> None:
     """As BlackJAX's users do, so that the data stay an argument."""
 
     def build(data, scale, temperature):
-        posterior = tc.Posterior(TARGET.posterior.log_prior, TARGET.posterior.log_likelihood, temperature)
-        return tc.MetropolisHastings(posterior, tc.Shuffled(data, 100), proposal=tc.RandomWalk(scale))
+        return kernel_of(data, temperature=temperature, scale=scale)
 
     def decide(key, *settings):
         kernel = build(*settings)
@@ -119,7 +113,7 @@ class _Idle:
 
 def test_a_test_that_neither_decides_nor_asks_is_over(key: jax.Array) -> None:
     """A hang here is the failure."""
-    kernel = kernel_of(_Idle())
+    kernel = kernel_of(acceptance=_Idle())
     state, verdict = jax.jit(kernel.step)(key, kernel.init(0.5))
     assert verdict.is_invalid
     assert not verdict.is_accepted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import tallchain as tc
-from scenarios import SCENARIOS
+from scenarios import SCENARIOS, kernel_of
 from tallchain import lockstep
 from tallchain.parts import part, static
 from tallchain.types import CostlyProposal, Proposed, Target
@@ -37,14 +38,12 @@ class Costly:
         return self.walk.propose(noise, position)._replace(rows_read=rows)
 
 
-def kernel_of(proposal: Any) -> tc.MetropolisHastings:
-    posterior = tc.Posterior(TARGET.posterior.log_prior, TARGET.posterior.log_likelihood, jnp.float32(200.0))
-    return tc.MetropolisHastings(posterior, tc.Shuffled(TARGET.data, 20), proposal=proposal)
+few_rows = partial(kernel_of, TARGET.data, temperature=jnp.float32(200.0), batch_size=20)
 
 
 def draws_of(proposal: Any, **options: Any) -> tc.Trace:
     options = {"num_chains": 9, "num_warmup": 3, "scan": 0, "progress": False} | options
-    return tc.sample(jax.random.key(1), kernel_of(proposal), 0.5, 40, **options)
+    return tc.sample(jax.random.key(1), few_rows(proposal=proposal), 0.5, 40, **options)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
@@ -59,9 +58,9 @@ def test_chains_that_wait_for_each_other_make_the_same_draws(share: float) -> No
 
 
 @pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0.2), (1.0, 0.9, 1.0)])
-def test_candidates_are_made_when_so_many_wait(share: float, least: float, most: float) -> None:
+def test_candidates_are_made_once_enough_lanes_wait(share: float, least: float, most: float) -> None:
     """Seen from the lanes: how often every chain is at the same draw between two turns."""
-    kernel, schedule = kernel_of(Costly(tc.RandomWalk(0.6), share)), tc.Schedule()
+    kernel, schedule = few_rows(proposal=Costly(tc.RandomWalk(0.6), share)), tc.Schedule()
     keys = jax.random.split(jax.random.key(0), 8)
     lanes = lockstep.start(kernel, schedule, keys, jnp.full(8, 0.5))
     spread = []
@@ -90,7 +89,7 @@ def test_the_log_ratio_is_that_on_which_the_decision_fell(acceptance: Any) -> No
 
 
 def test_one_decision_is_what_a_step_makes() -> None:
-    kernel = kernel_of(tc.RandomWalk(0.6))
+    kernel = few_rows()
     state = kernel.init(0.5)
     for key in jax.random.split(jax.random.key(2), 5):
         moved, verdict = kernel.step(key, state)

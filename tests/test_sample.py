@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import tallchain as tc
-from scenarios import normal_mean
+from scenarios import kernel_of, normal_mean
 from tallchain import lockstep, progress
 from tallchain.checking import scan
 from tallchain.checking.faults import SamplingError
@@ -20,25 +21,23 @@ from tallchain.sample import sample
 TARGET = normal_mean()
 
 
-def kernel_of(posterior=TARGET.posterior, acceptance=None, scale=0.6, rows=4000) -> tc.MetropolisHastings:
-    source = tc.Shuffled(TARGET.data[:rows], 100)
-    return tc.MetropolisHastings(posterior, source, proposal=tc.RandomWalk(scale), acceptance=acceptance)
+few_rows = partial(kernel_of, TARGET.data[:4000], temperature=TARGET.posterior.temperature)
 
 
 def test_one_start_per_chain(key: jax.Array) -> None:
     starts = np.array([-50.0, 0.0, 50.0], np.float32)
-    trace = sample(key, kernel_of(), starts, 1, num_chains=3, scan=0, progress=False)
+    trace = sample(key, few_rows(), starts, 1, num_chains=3, scan=0, progress=False)
     np.testing.assert_allclose(trace.position[:, 0], starts, atol=5.0)
 
 
 def test_one_start_for_all_chains(key: jax.Array) -> None:
-    trace = sample(key, kernel_of(), 7.0, 1, num_chains=4, scan=0, progress=False)
+    trace = sample(key, few_rows(), 7.0, 1, num_chains=4, scan=0, progress=False)
     np.testing.assert_allclose(trace.position[:, 0], 7.0, atol=4.0)
 
 
 def test_old_style_keys_are_taken() -> None:
-    old = sample(jax.random.PRNGKey(3), kernel_of(), 0.5, 5, scan=0, progress=False)
-    new = sample(jax.random.key(3), kernel_of(), 0.5, 5, scan=0, progress=False)
+    old = sample(jax.random.PRNGKey(3), few_rows(), 0.5, 5, scan=0, progress=False)
+    new = sample(jax.random.key(3), few_rows(), 0.5, 5, scan=0, progress=False)
     np.testing.assert_array_equal(old.position, new.position)
 
 
@@ -47,7 +46,7 @@ def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
     schedule = tc.Schedule(
         temperature=lambda draw: jnp.where(draw < 300, 4000.0, 40.0), scale=lambda draw: jnp.where(draw < 300, 2.0, 0.1)
     )
-    kernel = kernel_of(acceptance=tc.Metropolis())
+    kernel = few_rows(acceptance=tc.Metropolis())
     trace = sample(key, kernel, 0.5, 600, num_chains=64, schedule=schedule, scan=0, progress=False)
     assert trace.kernel is not None
     assert trace.kernel.posterior.temperature == 40
@@ -63,14 +62,14 @@ def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
 
 def test_schedule_counts_warmup_draws(key: jax.Array) -> None:
     schedule = tc.Schedule(scale=lambda draw: jnp.where(draw < 10, 1e-6, 5.0))
-    trace = sample(key, kernel_of(), 0.5, 5, num_warmup=10, num_chains=8, schedule=schedule, scan=0, progress=False)
+    trace = sample(key, few_rows(), 0.5, 5, num_warmup=10, num_chains=8, schedule=schedule, scan=0, progress=False)
     assert np.abs(trace.log_ratio[:, 0]).max() > 1
 
 
 def test_progress_off_a_terminal_is_lines(key: jax.Array, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_EVERY", 0.0)
     monkeypatch.setattr(progress, "_SHARE", 0.0)
-    sample(key, kernel_of(), 0.5, 20, num_chains=2)
+    sample(key, few_rows(), 0.5, 20, num_chains=2)
     shown = capfd.readouterr()
     assert shown.out == ""
     assert re.search(
@@ -86,7 +85,7 @@ def test_progress_off_a_terminal_is_lines(key: jax.Array, capfd, monkeypatch: py
 def test_a_core_more_does_not_change_the_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     def traces(groups: int) -> tc.Trace:
         monkeypatch.setattr(lockstep, "num_groups", lambda num_chains: groups)
-        return sample(key, kernel_of(), 0.5, 50, num_chains=12, num_warmup=10, scan=0, progress=False, chunk_size=7)
+        return sample(key, few_rows(), 0.5, 50, num_chains=12, num_warmup=10, scan=0, progress=False, chunk_size=7)
 
     alone, dealt = traces(1), traces(3)
     np.testing.assert_array_equal(alone.rows_read, dealt.rows_read)
@@ -109,7 +108,7 @@ def test_a_fault_on_one_core_loses_no_finished_draws(key: jax.Array, monkeypatch
     monkeypatch.setattr(lockstep, "num_groups", lambda num_chains: 2)
     after_chunks(monkeypatch, 7, fail)  # the eighth is the second group's in its fourth chunk
     with pytest.raises(SamplingError, match="out of memory on the device") as caught:
-        sample(key, kernel_of(), 0.5, 200, num_chains=8, progress=False, chunk_size=5)
+        sample(key, few_rows(), 0.5, 200, num_chains=8, progress=False, chunk_size=5)
     assert caught.value.trace.num_draws > 0
 
 
@@ -131,10 +130,10 @@ def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
 
 
 def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sample(key, kernel_of(), 0.5, 200, num_chains=3, scan=0, progress=False)
+    whole = sample(key, few_rows(), 0.5, 200, num_chains=3, scan=0, progress=False)
     handler = signal.getsignal(signal.SIGINT)
     after_chunks(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGINT))
-    part = sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+    part = sample(key, few_rows(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
     assert part.is_interrupted
     assert 0 < part.num_draws < 200
     np.testing.assert_array_equal(part.position, whole.position[:, : part.num_draws])
@@ -148,7 +147,7 @@ def slow_beyond_ten() -> tc.MetropolisHastings:
     def log_likelihood(t, x):
         return -((x - t) ** 2) / 2 * jnp.where(t > 10, 100.0, 1.0)
 
-    return kernel_of(tc.Posterior(TARGET.posterior.log_prior, log_likelihood, 2000.0), rows=20_000)
+    return kernel_of(posterior=tc.Posterior(TARGET.posterior.log_prior, log_likelihood, 2000.0))
 
 
 def test_ctrl_c_leaves_out_a_chain_without_a_draw(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +166,7 @@ def test_no_pass_over_all_rows_after_ctrl_c(key: jax.Array, monkeypatch: pytest.
     """Not even if it comes with the last draws."""
     monkeypatch.setattr(scan, "_begin", lambda *_: pytest.fail("the pass was begun"))
     after_chunks(monkeypatch, 1, lambda: signal.raise_signal(signal.SIGINT))
-    trace = sample(key, kernel_of(), 0.5, 1, num_chains=2, progress=False)
+    trace = sample(key, few_rows(), 0.5, 1, num_chains=2, progress=False)
     assert trace.is_interrupted
     assert trace.scan is None
 
@@ -181,7 +180,7 @@ def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatc
 
     monkeypatch.setattr(scan, "_begin", interrupted)
     monkeypatch.setattr(tc.Shuffled, "sweep", lambda *_, **__: pytest.fail("rows were read"))
-    trace = sample(key, kernel_of(), 0.5, 20, num_chains=2, progress=False)
+    trace = sample(key, few_rows(), 0.5, 20, num_chains=2, progress=False)
     assert trace.num_draws == 20
     assert trace.scan is None
     assert "NOT CHECKED" in str(trace.summary())
@@ -191,7 +190,7 @@ def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatc
 def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     after_chunks(monkeypatch, 0, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        sample(key, kernel_of(), 0.5, 200, scan=0, progress=False)
+        sample(key, few_rows(), 0.5, 200, scan=0, progress=False)
 
 
 def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +199,7 @@ def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.Mon
 
     after_chunks(monkeypatch, 4, fail)
     with pytest.raises(SamplingError, match="out of memory on the device") as caught:
-        sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+        sample(key, few_rows(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
     assert caught.value.trace.num_draws > 0
     assert caught.value.trace.is_interrupted
 
@@ -220,7 +219,7 @@ def test_a_device_that_does_not_answer_any_more_loses_no_finished_draws(
 
     after_chunks(monkeypatch, 4, break_down)
     with pytest.raises(SamplingError, match="Sampling broke: MemoryError") as caught:
-        sample(key, kernel_of(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+        sample(key, few_rows(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
     assert caught.value.trace.num_draws > 0
 
 
@@ -237,7 +236,7 @@ def test_invalid_log_ratios_are_rejected_counted_and_reported(key, bad: float, w
     def log_likelihood(t, x):
         return jnp.where((t > 1) & (where == "likelihood"), bad, -((x - t) ** 2) / 2)
 
-    kernel = kernel_of(tc.Posterior(log_prior, log_likelihood, 400.0), acceptance)
+    kernel = few_rows(acceptance, posterior=tc.Posterior(log_prior, log_likelihood, 400.0))
     with pytest.warns(RuntimeWarning, match="NaN or \\+inf and counted as rejections"):
         trace = sample(key, kernel, 0.5, 100, num_chains=4, scan=0, progress=False)
     assert trace.is_invalid.sum() > 0
@@ -251,7 +250,9 @@ def test_minus_infinity_is_an_ordinary_rejection(key: jax.Array) -> None:
     posterior = tc.Posterior(
         lambda t: jnp.where(jnp.abs(t - 0.5) < 0.2, 0.0, -jnp.inf), TARGET.posterior.log_likelihood, 400.0
     )
-    trace = sample(key, kernel_of(posterior, tc.Metropolis(), rows=20_000), 0.5, 200, num_chains=4, progress=False)
+    trace = sample(
+        key, kernel_of(acceptance=tc.Metropolis(), posterior=posterior), 0.5, 200, num_chains=4, progress=False
+    )
     outside = np.isneginf(trace.log_ratio)
     assert outside.sum() > 100
     assert not trace.is_invalid.any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from scipy import integrate
 
 import tallchain as tc
 from conftest import SEED
+from scenarios import kernel_of
 from tallchain.acceptance import Combined
 from tallchain.acceptance.bound import BoundMoments, error_bound, rows_for_bound
 from tallchain.types import Population
@@ -72,10 +74,9 @@ def test_rows_for_the_bound() -> None:
 # ---- the test with a delta ---------------------------------------------------------------------
 
 
-def kernel_of(**options) -> tc.MetropolisHastings:
-    posterior = tc.Posterior(lambda t: -(t**2) / 8, lambda t, x: t * x - t**2 / 2, len(ROWS) / WEIGHT)
+def walk(**options: Any) -> tc.MetropolisHastings:
     acceptance = tc.MinibatchBarker(**options)
-    return tc.MetropolisHastings(posterior, tc.Shuffled(ROWS, 100), proposal=tc.RandomWalk(0.4), acceptance=acceptance)
+    return kernel_of(ROWS, acceptance, temperature=len(ROWS) / WEIGHT, scale=0.4)
 
 
 def run(kernel: tc.MetropolisHastings, key: jax.Array, chains: int = 64) -> tc.Trace:
@@ -86,7 +87,7 @@ def run(kernel: tc.MetropolisHastings, key: jax.Array, chains: int = 64) -> tc.T
 
 @pytest.mark.parametrize("stopping", ["fresh", "growth", pytest.param("pilot", marks=pytest.mark.slow)])
 def test_rows_are_read_until_the_bound_is_met(stopping: str, key: jax.Array) -> None:
-    trace = run(kernel_of(stopping=stopping, skew=False, delta=0.5), key)
+    trace = run(walk(stopping=stopping, skew=False, delta=0.5), key)
     assert trace.extras["error_bound"].shape == trace.is_accepted.shape
     assert trace.extras["error_bound"].max() <= 0.5
     assert trace.rows_read.mean() > 600  # 12 to 22 over 0.5, squared
@@ -94,7 +95,7 @@ def test_rows_are_read_until_the_bound_is_met(stopping: str, key: jax.Array) -> 
 
 
 def test_infinite_delta_records_and_changes_nothing(key: jax.Array) -> None:
-    recorded, plain = run(kernel_of(delta=math.inf), key), run(kernel_of(), key)
+    recorded, plain = run(walk(delta=math.inf), key), run(walk(), key)
     np.testing.assert_array_equal(recorded.position, plain.position)
     np.testing.assert_array_equal(recorded.num_rows, plain.num_rows)
     assert plain.extras == {}
@@ -123,7 +124,7 @@ def test_refuses(make, message: str) -> None:
 
 def test_bootstrap_limits_hold_the_true_moments(key: jax.Array) -> None:
     """E|X| = 2/e and E|X|^3 = 12/e - 2 for exponential rows; Lambda_i is linear in them here."""
-    kernel = kernel_of()
+    kernel = walk()
     trace = run(kernel, key)
     found = tc.checking.bound_limits(kernel, trace, num_proposals=20, rows_stored=2000, num_resamples=200)
     first, third = 2 / math.e, 12 / math.e - 2

@@ -289,7 +289,7 @@ def test_disagreement_check_refuses_a_range_that_is_too_small() -> None:
     """One row in 200 carries everything: most batches see none of them, and only the range tells."""
     rows = np.where(np.arange(4_000) % 200 == 0, -200.0, 0.0).astype(np.float32)
 
-    def kernel_of(test: Any, largest: float) -> MetropolisHastings:
+    def fixed_kernel(test: Any, largest: float) -> MetropolisHastings:
         posterior = Posterior(jnp.zeros_like, jnp.multiply, temperature=len(rows))
         source = Shuffled(rows, 50, windows=False)
         return MetropolisHastings(
@@ -300,8 +300,8 @@ def test_disagreement_check_refuses_a_range_that_is_too_small() -> None:
     right, wrong = (
         float(
             disagreements(
-                kernel_of(Confidence(delta=0.01), largest),
-                kernel_of(Metropolis(), 0.0),
+                fixed_kernel(Confidence(delta=0.01), largest),
+                fixed_kernel(Metropolis(), 0.0),
                 keys,
                 jnp.full(len(keys), 0.6, jnp.float32),
             ).mean()

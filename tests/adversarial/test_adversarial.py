@@ -20,27 +20,13 @@ import pytest
 import tallchain as tc
 from checks import Z_LIMIT
 from conftest import SEED
-from tallchain.functions import shared
+from scenarios import kernel_of
 from tallchain.parts import replace
 
 NUM_ROWS = 100_000
 WEIGHT = 10.0  # N/K
 PRECISION = 0.25 + WEIGHT
 CHAINS, DRAWS = 200, 60
-
-
-def log_prior(t: jax.Array) -> jax.Array:
-    return -(t**2) / 8
-
-
-def log_likelihood(t: jax.Array, x: jax.Array) -> jax.Array:
-    return t * x - t**2 / 2
-
-
-def kernel_of(data: np.ndarray, acceptance: Any = None, source: Any = tc.Shuffled) -> tc.MetropolisHastings:
-    data = data.astype(np.float32)
-    posterior = tc.Posterior(shared(log_prior), shared(log_likelihood), len(data) / WEIGHT)
-    return tc.MetropolisHastings(posterior, source(data, 100), proposal=tc.RandomWalk(0.5), acceptance=acceptance)
 
 
 def run(kernel: tc.MetropolisHastings, data: np.ndarray, **options: Any) -> tuple[tc.Trace, np.ndarray]:

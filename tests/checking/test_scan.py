@@ -14,6 +14,7 @@ from jax import random as jr
 from scipy import stats
 
 import tallchain as tc
+from scenarios import kernel_of
 from tallchain.checking import Scan, scan
 from tallchain.parts import replace
 
@@ -21,19 +22,6 @@ NUM_ROWS = 50_001
 RANDOM = np.random.default_rng(5)
 SKEWED = RANDOM.standard_exponential(NUM_ROWS).astype(np.float32)
 NORMAL = RANDOM.standard_normal(NUM_ROWS).astype(np.float32)
-
-
-def log_prior(t: jax.Array) -> jax.Array:
-    return -(t**2) / 8
-
-
-def log_likelihood(t: jax.Array, x: jax.Array) -> jax.Array:
-    return -((x - t) ** 2) / 2
-
-
-def kernel_of(data: np.ndarray, acceptance=None, source=tc.Shuffled) -> tc.MetropolisHastings:
-    posterior = tc.Posterior(log_prior, log_likelihood, len(data) / 10)
-    return tc.MetropolisHastings(posterior, source(data, 100), proposal=tc.RandomWalk(0.6), acceptance=acceptance)
 
 
 def sample(key: jax.Array, kernel: tc.MetropolisHastings, start: float = 0.5, **options) -> tc.Trace:

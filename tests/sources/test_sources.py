@@ -188,7 +188,7 @@ def test_takes_what_is_asked_for_and_a_window_at_most(name: str, rows: int, expe
 
 
 @without_replacement
-def test_rows_beside_the_window_leave_no_trace(name: str) -> None:
+def test_rows_outside_the_window_leave_no_trace(name: str) -> None:
     """Numbers that are not valid do not count, even where they are not numbers."""
     data = np.arange(23, dtype=np.float32)
 

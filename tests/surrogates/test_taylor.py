@@ -55,7 +55,7 @@ def quadratic(position: np.ndarray, order: int, x: np.ndarray = X, y: np.ndarray
     return log_likelihoods(r, x, y) + (y - p) * step - (order == 2) * 0.5 * p * (1 - p) * step**2
 
 
-def kernel_of(source: str = "alike", acceptance: Any = None, surrogate: Any = None, **options: Any) -> Any:
+def logistic_kernel(source: str = "alike", acceptance: Any = None, surrogate: Any = None, **options: Any) -> Any:
     options = {"proposal": tc.PCN(LAPLACE, 0.9)} | options
     return MetropolisHastings(
         MODEL.posterior, SOURCES[source](MODEL.data, BATCH), acceptance=acceptance, surrogate=surrogate, **options
@@ -90,7 +90,7 @@ def test_a_position_takes_a_pass_to_the_same_sums(order: int) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("order", [1, 2])
 def test_what_is_known_and_what_is_sampled_add_up_to_delta(source: str, order: int) -> None:
-    kernel = kernel_of(source, tc.Metropolis(), Taylor(MODEL.posterior, MODEL.data, REFERENCE, order))
+    kernel = logistic_kernel(source, tc.Metropolis(), Taylor(MODEL.posterior, MODEL.data, REFERENCE, order))
     here, there = jnp.float32(HERE), jnp.float32(THERE)
     trial = replace(kernel, proposal=tc.proposals.Fixed(there)).open(kernel.draw(jr.key(0), here), here)
     while trial.ask.rows > 0:
@@ -206,7 +206,7 @@ PRODUCT = [
 
 @pytest.mark.parametrize(("acceptance", "source", "order"), PRODUCT)
 def test_agrees_with_quadrature(acceptance: str, source: str, order: int) -> None:
-    kernel = kernel_of(source, ACCEPTANCE[acceptance](), Taylor(MODEL.posterior, MODEL.data, REFERENCE, order))
+    kernel = logistic_kernel(source, ACCEPTANCE[acceptance](), Taylor(MODEL.posterior, MODEL.data, REFERENCE, order))
     assert np.all(np.abs(z_scores(kernel)) < Z_LIMIT)
 
 
@@ -229,7 +229,9 @@ class _WithoutTotal:
 @pytest.mark.parametrize("broken", ["sums of other data", "no closed form", "no inverse weights"])
 def test_check_refuses(broken: str) -> None:
     surrogate: Any = Taylor(MODEL.posterior, MODEL.data, REFERENCE, 1)
-    kernel = kernel_of("copies", tc.MinibatchBarker(), surrogate, proposal=tc.RandomWalk.preconditioned(LAPLACE, 0.5))
+    kernel = logistic_kernel(
+        "copies", tc.MinibatchBarker(), surrogate, proposal=tc.RandomWalk.preconditioned(LAPLACE, 0.5)
+    )
     match broken:
         case "sums of other data":
             other = logistic_regression(X, Y[::-1], prior_sd=1.0, bound=False)
@@ -274,7 +276,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         "sums over 4,000 rows, and the source has 100",
     ),
     "bound": (
-        lambda: kernel_of(surrogate=Taylor(MODEL.posterior, MODEL.data, REFERENCE), bound=lambda a, b: 1.0),
+        lambda: logistic_kernel(surrogate=Taylor(MODEL.posterior, MODEL.data, REFERENCE), bound=lambda a, b: 1.0),
         "does not bound the residuals",
     ),
     "exact": (lambda: tc.Shuffled(np.ones(10), 2, exact=[3, 3]), "indices of rows, each once"),
@@ -294,6 +296,6 @@ def test_refuses(name: str) -> None:
 
 
 def test_a_position_of_another_shape_is_refused_before_it_compiles(key: jax.Array) -> None:
-    kernel = kernel_of(surrogate=Taylor(MODEL.posterior, MODEL.data, REFERENCE), proposal=tc.RandomWalk(0.1))
+    kernel = logistic_kernel(surrogate=Taylor(MODEL.posterior, MODEL.data, REFERENCE), proposal=tc.RandomWalk(0.1))
     with pytest.raises(ValueError, match="has a position of shapes"):
         tc.sample(key, kernel, np.zeros((1, 2, 1), np.float32), 5, progress=False)
