@@ -44,7 +44,7 @@ def test_runs_in_blackjax(key: jax.Array) -> None:
     state, (states, verdicts) = blackjax.util.run_inference_algorithm(
         key, algorithm, 50, initial_position=jnp.float32(0.5)
     )
-    assert states.position.shape == verdicts.num_rows.shape == (50,)
+    assert states.position.shape == verdicts.rows_read.shape == (50,)
     assert np.isfinite(np.asarray(state.position))
 
 

@@ -95,7 +95,7 @@ def test_one_decision_is_what_a_step_makes() -> None:
         moved, verdict = kernel.step(key, state)
         decision = kernel.decide(kernel.draw(key, state.position), state.position)
         jax.tree.map(np.testing.assert_array_equal, (decision.position, decision.verdict), (moved.position, verdict))
-        assert decision.seen.evidence.count == decision.seen.num_rows - 20  # a pilot, forgotten, and fresh rows
+        assert decision.seen.evidence.count == decision.seen.rows_read - 20  # a pilot, forgotten, and fresh rows
         assert decision.verdict.log_ratio == decision.seen.evidence.mean + decision.seen.offset
         assert bool(decision.memory.pilot.is_over)
         state = moved

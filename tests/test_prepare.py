@@ -42,7 +42,7 @@ def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Arra
     kernel = prepared.kernel()
     trace = tc.sample(key, kernel, prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, progress=False)
     assert trace.is_accepted.mean() > 0.8
-    assert trace.rows_swept.mean() == pytest.approx(prepared.rows_per_decision, rel=0.05)
+    assert trace.rows_read.mean() == pytest.approx(prepared.rows_per_decision, rel=0.05)
     assert not trace.complaints()
     w = np.asarray(jax.vmap(jax.vmap(prepared.laplace.whiten))(trace.position), np.float64)
     by_chain = w.mean(1)
@@ -136,7 +136,7 @@ def test_a_surrogate_far_from_the_chains_moves_to_them(prepared: tc.Prepared, ke
     moved = tc.sample(key, kernel, starts, DRAWS, recentre=recentre, **options)
     assert "moved to their mean" in moved.notes[0]
     assert "moved to their mean" in str(moved.summary())
-    assert moved.num_rows.mean() < 0.5 * stayed.num_rows.mean()
+    assert moved.rows_read.mean() < 0.5 * stayed.rows_read.mean()
     assert stayed.notes == ()
     assert stayed.kernel is not None
     assert stayed.kernel.surrogate is kernel.surrogate

@@ -95,11 +95,10 @@ def start(kernel: Machine, schedule: Schedule, keys: Array, positions: PyTree, d
     )
 
 
-def _nothing(leaf: Any) -> Array:
-    """Zeros in the shape of a trial's leaf."""
+def _nothing(leaf: jax.ShapeDtypeStruct) -> Array:
+    """Zeros in the shape of a trial's leaf, which may be a key."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        data = jax.eval_shape(jr.key_data, leaf)
-        return jr.wrap_key_data(jax.device_put(np.zeros(data.shape, data.dtype)), impl=jr.key_impl(leaf))
+        return lax.full(leaf.shape, 0, leaf.dtype)
     return jax.device_put(np.zeros(leaf.shape, leaf.dtype))
 
 

@@ -48,7 +48,7 @@ class Decided(NamedTuple):
     """Decisions, by way there or back, Delta, and rows."""
 
     is_accepted: Any
-    num_rows: Any
+    rows_read: Any
     is_early: Any
     """Whether the t-test decided."""
     is_undecided: Any
@@ -71,9 +71,9 @@ def decide(test: AcceptanceTest, keys: Array, rows: Array, batch: int) -> Decide
         proposal = Fixed(sign, sign * delta)
         kernel = tc.MetropolisHastings(posterior, Given(rows, batch), proposal=proposal, acceptance=test)
         decision = kernel.decide(Noise((), test.draw(key), ()), jnp.zeros(()))
-        is_accepted, num_rows, *_ = decision.verdict
+        is_accepted, rows_read, *_ = decision.verdict
         is_undecided = decision.verdict.is_invalid
-        return Decided(is_accepted, num_rows, is_early(decision) & ~is_undecided, is_undecided)
+        return Decided(is_accepted, rows_read, is_early(decision) & ~is_undecided, is_undecided)
 
     ways = jnp.meshgrid(jnp.array([1.0, -1.0]), jnp.asarray(DELTAS), indexing="ij")
     by_rows = jax.vmap(once, (None, None, 0, 0))
@@ -111,8 +111,8 @@ def summary(decided: Decided, reference: Decided) -> dict[str, Any]:
     per = accepted.shape[-1]
     round_list = lambda values: np.round(values, 4).tolist()  # noqa: E731
     return {
-        "rows": round(float(decided.num_rows.mean()), 1),
-        "rows_by_delta": np.round(decided.num_rows.mean((0, 2)), 1).tolist(),
+        "rows": round(float(decided.rows_read.mean()), 1),
+        "rows_by_delta": np.round(decided.rows_read.mean((0, 2)), 1).tolist(),
         "early": round(float(decided.is_early.mean()), 3),
         "error": round_list(np.log(rate[0] / rate[1]) - DELTAS),
         "error_se": round_list(np.sqrt(((1 - rate) / rate / per).sum(0))),

@@ -97,11 +97,11 @@ def test_rows_are_read_until_the_bound_is_met(stopping: str, key: jax.Array) -> 
 def test_infinite_delta_records_and_changes_nothing(key: jax.Array) -> None:
     recorded, plain = run(walk(delta=math.inf), key), run(walk(), key)
     np.testing.assert_array_equal(recorded.position, plain.position)
-    np.testing.assert_array_equal(recorded.num_rows, plain.num_rows)
+    np.testing.assert_array_equal(recorded.rows_read, plain.rows_read)
     assert plain.extras == {}
     bound = recorded.extras["error_bound"]
     assert np.all(bound > 0.3)
-    few = recorded.num_rows == recorded.num_rows.min()
+    few = recorded.rows_read == recorded.rows_read.min()
     assert bound[few].mean() > bound[~few].mean()  # the more rows, the smaller
 
 

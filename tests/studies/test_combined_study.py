@@ -24,13 +24,13 @@ def test_decisions_read_the_given_rows_in_order_until_there_are_no_more() -> Non
     rows[0] *= 10  # these are not enough
     test = MinibatchBarker(stopping="growth", skew=False)
     decided = decide(test, jr.split(jr.key(SEED), DECISIONS), jnp.asarray(rows), BATCH)
-    assert decided.num_rows.shape == (2, len(DELTAS), DECISIONS)
+    assert decided.rows_read.shape == (2, len(DELTAS), DECISIONS)
     assert decided.is_undecided[..., 0].all()
     assert not decided.is_accepted[..., 0].any()
     assert not decided.is_undecided[..., 1:].any()
     needed = [rows_needed(each) for each in rows[1:]]
     assert len(set(needed)) > 1  # else any order would do
-    np.testing.assert_array_equal(decided.num_rows[..., 1:], np.broadcast_to(needed, (2, len(DELTAS), DECISIONS - 1)))
+    np.testing.assert_array_equal(decided.rows_read[..., 1:], np.broadcast_to(needed, (2, len(DELTAS), DECISIONS - 1)))
     forward = decided.is_accepted[0].mean(1)
     assert forward[0] < 0.4
     assert forward[-1] > 0.6

@@ -121,7 +121,7 @@ def test_the_chosen_source_reads_as_many_rows_as_predicted() -> None:
     )
     starts = jax.vmap(LAPLACE.draw)(jr.split(jr.key(3), 100))
     trace = tc.sample(jr.key(4), kernel, starts, 50, num_chains=100, progress=False)
-    assert trace.rows_swept.mean() < 4 * result.chosen.cost(result.batch_size)
+    assert trace.rows_read.mean() < 4 * result.chosen.cost(result.batch_size)
     assert not trace.complaints()
     assert "rows that matter are sampled up to" in str(trace.summary())
 

@@ -118,7 +118,7 @@ def test_where_order_2_is_exact_no_row_has_a_say(key: jax.Array) -> None:
         target.posterior, tc.Shuffled(target.data, 40), proposal=target.proposal, surrogate=surrogate
     )
     trace = tc.sample(key, kernel, position, 50, num_chains=20, scan=0, progress=False)
-    assert trace.rows_swept.max() == 60  # a pilot, and the least fresh rows
+    assert trace.rows_read.max() == 60  # a pilot, and the least fresh rows
     here, there = position, {"a": jnp.float32(-0.3), "b": jnp.float32(0.2)}
     residuals = jax.vmap(kernel.row_log_ratio(here, there))(target.data)
     assert float(jnp.abs(residuals).max()) < 1e-3

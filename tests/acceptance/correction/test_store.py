@@ -95,7 +95,7 @@ def test_failed_write_leaves_nothing_behind(table_cache: Path, monkeypatch: pyte
 
 
 def test_build_script_names_what_ships() -> None:
-    path = Path(__file__).parents[2] / "scripts" / "build_correction_tables.py"
+    path = Path(__file__).parents[3] / "scripts" / "build_correction_tables.py"
     spec = importlib.util.spec_from_file_location("build_correction_tables", path)
     assert spec is not None
     assert spec.loader is not None

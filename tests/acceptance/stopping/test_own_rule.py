@@ -64,7 +64,7 @@ def test_it_keeps_the_promises_of_a_rule() -> None:
 def test_the_minibatch_test_is_barkers_with_it(make: Any) -> None:
     for delta in (-1.0, 1.0):
         found = verdicts(make(stopping=SoMany()), delta)
-        assert np.all(found.num_rows == 200)
+        assert np.all(found.rows_read == 200)
         share = found.is_accepted.mean()
         assert abs(share - expit(delta)) < 4.5 * np.sqrt(share * (1 - share) / COUNT)
 
@@ -77,7 +77,7 @@ def test_the_penalty_test_keeps_detailed_balance_with_it() -> None:
 
 def test_it_says_when_to_read_on() -> None:
     """200 rows of s2 = 9 are too few for the widest correction, 400 of about 4.5 mostly are not."""
-    rows = verdicts(MinibatchBarker(stopping=SoMany()), 0.0, sd=3.0).num_rows
+    rows = verdicts(MinibatchBarker(stopping=SoMany()), 0.0, sd=3.0).rows_read
     assert set(rows) == {400, 600}
     assert 0.97 < np.mean(rows == 400) < 1
 
