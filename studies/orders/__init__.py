@@ -114,7 +114,7 @@ def _orders(results: dict[str, Any]) -> str:
         *(f"error at b = {SHOWN}: no correction", "A.5 as printed", "skew"),
     ]
     clear = min(mean_error(r) / r["standard_error_of_mean"] for r in results["simulation"])
-    told = f"{_floor(results)} Every simulated error is at least {clear:.0f} standard errors."
+    told = f"{_floor(results)} Every simulated error is at least {clear:.0f} times its standard error."
     return f"{table(header, rows)}\n\n{told}"
 
 
