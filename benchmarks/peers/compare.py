@@ -35,7 +35,7 @@ class Measured:
     kept: list[np.ndarray] = dataclasses.field(default_factory=list)
 
     def add(self, run: Run) -> None:
-        """Remember a run, and its draws while there is room: any runs will do, so the first are kept."""
+        """Remember a run, and its draws while there is room: the first runs are as good as later ones."""
         size = sum(part.nbytes for part in self.kept)
         room = max(0, MOST_KEPT - size) // (run.draws[:, :1].nbytes)
         if room and len(self.kept) == len(self.runs):

@@ -234,9 +234,7 @@ def _check_shortcut(shortcut: Any, rule: StoppingRule) -> None:
     if not is_positive(shortcut):
         raise ValueError(f"`MinibatchBarker(shortcut=...)` must be positive or None; got {shortcut!r}.")
     if not rule.terms.grows:
-        raise ValueError(
-            f'`MinibatchBarker(shortcut={shortcut!r})` goes with stopping="growth" only; got {quoted(rule)}.'
-        )
+        raise ValueError(f'`MinibatchBarker(shortcut={shortcut!r})` needs stopping="growth"; got {quoted(rule)}.')
 
 
 def _check_delta(delta: Any, rule: StoppingRule) -> None:

@@ -18,7 +18,7 @@ def printed_cell(printed: Printed | None) -> str:
 
 
 def printed_beside(printed: Printed | None, rows: Rows) -> list[str]:
-    """The cells under `ROW_HEADER`, but for the test's name."""
+    """The cells under `ROW_HEADER`, except the test's name."""
     ours = f"{rows.mean:,.1f} ± {rows.sd:,.1f}"
     ratio = "" if printed is None else f"{rows.mean / printed.mean:.2f}"
     return [printed_cell(printed), ours, ratio, f"{rows.scanned:,.0f}"]

@@ -38,7 +38,7 @@ class Contender:
     repeats: bool = False
     """Whether its rows are drawn with replacement."""
     is_bounded: bool = False
-    """Whether it is told the range of the log ratios, which this model knows."""
+    """Whether it gets a range bound, which this model knows."""
     effort: float = 1 / 12
     """Part of the budget it gets: a share near the lemma's needs many decisions to measure, a larger one does not."""
 
