@@ -205,7 +205,7 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
                 bound=lambda t, there: 1.0,
             ),
             ValueError,
-            "`MetropolisHastings(bound=...)` does not go with a source that has some rows several times",
+            "`MetropolisHastings(bound=...)` does not work with a source that has some rows several times",
             "this one has 28 for 20 rows",
             "Leave the bound or the copies out",
         ),
