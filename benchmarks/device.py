@@ -1,4 +1,4 @@
-"""Throughput of chains in lockstep on the device at hand: absolute numbers, so for an accelerator only.
+"""Throughput of chains in lockstep on this device: absolute numbers, so for an accelerator only.
 
 The paper's mixture, N = 1,000,000, m = 50, draws recorded; whole chunks as `sample` runs them, without the copies to
 the host.

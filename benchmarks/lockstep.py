@@ -1,6 +1,6 @@
-"""Chains in lockstep against `vmap` over a per-chain `while_loop`; rows looked at against a plain pass over rows.
+"""Chains in lockstep against `vmap` over a per-chain `while_loop`; rows looked at against a plain sweep over rows.
 
-And chains in a group for each core, as `sample` runs them, against all chains in one group.
+Also chains in one group per core, as `sample` runs them, against all chains in one group.
 
 Same kernel, same source, the paper's mixture (N = 1,000,000, K = 10,000, m = 50, step 0.15), draws recorded on both
 sides.
@@ -36,7 +36,7 @@ def kernel_of(mixture: tc.models.GaussianMixture) -> tc.MetropolisHastings:
 
 @partial(jax.jit, static_argnames="draws")
 def vmapped(kernel: tc.MetropolisHastings, keys: jax.Array, positions: jax.Array, draws: int) -> Any:
-    """Every chain loops over its own looks; under vmap all wait for the slowest at every draw."""
+    """Every chain loops over its own looks; under vmap all wait for the slowest chain at every draw."""
 
     def chain(key: jax.Array, position: jax.Array) -> Any:
         def draw(state: State, at: jax.Array) -> Any:
@@ -50,7 +50,7 @@ def vmapped(kernel: tc.MetropolisHastings, keys: jax.Array, positions: jax.Array
 
 @jax.jit
 def full_pass(posterior: tc.Posterior, data: jax.Array, position: jax.Array) -> jax.Array:
-    """The log likelihood of all rows at one position: what one row costs at least."""
+    """The log likelihood of all rows at one position: the least cost of a row."""
     return jax.vmap(lambda row: posterior.log_likelihood(position, row))(data).sum()
 
 

@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def interleaved(candidates: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, list[float]]:
-    """Time the candidates in turn, again and again, so that a noisy machine disturbs all of them alike."""
+    """Time the candidates in turn, many times, so that a noisy machine disturbs all of them equally."""
     for run in candidates.values():
         jax.block_until_ready(run())
     seconds: dict[str, list[float]] = {name: [] for name in candidates}

@@ -1,6 +1,6 @@
 """Peak memory of `prepare` and `sample`, over the bytes of the caller's data: `python -m benchmarks.memory`.
 
-In a process of its own, and Linux only. What JAX and the imports take before there are data is counted apart.
+In a process of its own, on Linux only. The memory of JAX and the imports, before there are data, is counted separately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NUM_CHAINS, NUM_DRAWS = 64, 200
 
 
 def gigabytes(what: str) -> float:
-    """VmRSS is now, VmHWM the most so far."""
+    """VmRSS is the present memory, VmHWM the most so far."""
     (found,) = re.findall(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return int(found) * 1024 / 1e9
 
@@ -37,7 +37,7 @@ def log_likelihood(t: jax.Array, row: dict[str, jax.Array]) -> jax.Array:
 
 
 def simulate(num_rows: int, d: int) -> dict[str, np.ndarray]:
-    """Logistic regression, made in place: no temporary is as large as the data."""
+    """Logistic regression, made in place: no temporary array is as large as the data."""
     random = np.random.default_rng(0)
     x, y = np.empty((num_rows, d), np.float32), np.empty(num_rows, np.float32)
     weights = random.normal(size=d).astype(np.float32) / np.sqrt(d)
@@ -51,7 +51,7 @@ def simulate(num_rows: int, d: int) -> dict[str, np.ndarray]:
 def run(num_rows: int, d: int) -> dict[str, Any]:
     small = tc.prepare(tc.Posterior(log_prior, log_likelihood), simulate(2000, d), jnp.zeros(d), progress=False)
     tc.sample(jax.random.key(0), small.kernel(), small.starts(jax.random.key(1), 4), 10, num_chains=4, progress=False)
-    before = gigabytes("VmRSS")  # with everything imported, and some programs compiled
+    before = gigabytes("VmRSS")  # with everything imported and some programs compiled
     data = simulate(num_rows, d)
     size = sum(leaf.nbytes for leaf in data.values()) / 1e9
     prepared = tc.prepare(tc.Posterior(log_prior, log_likelihood), data, jnp.zeros(d), progress=False)

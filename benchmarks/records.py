@@ -1,4 +1,4 @@
-"""What a run leaves behind: a file of what was found and how, and tables made of it."""
+"""Records of a run: a file of what was found and how, and tables made from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Result:
 
     @classmethod
     def of(cls, configuration: dict[str, Any], results: Any) -> Result:
-        """Record a run on this machine; what is read from a file later is equal to it."""
+        """Record a run on this machine; reading it back from a file gives an equal record."""
         versions = {"tallchain": tallchain.__version__} | {name: version(name) for name in PACKAGES}
         return cls(_plain(configuration), versions, jax.default_backend(), _plain(results))
 
@@ -39,12 +39,12 @@ class Result:
         return cls(**json.loads(path.read_text()))
 
     def write(self, path: Path) -> None:
-        """Write a file; its folder is made if need be."""
+        """Write a file, and make its folder if necessary."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(str(self) + "\n")
 
     def over(self, before: Result) -> Result:
-        """Return this result with what only an earlier one has, by the keys of the dictionaries in it."""
+        """Return this result together with what only an earlier one has, by the keys of its dictionaries."""
         return dataclasses.replace(self, results=_merged(before.results, self.results))
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""Steps of a random walk among independent proposals: what they cost where nobody needs them, and what they mend.
+"""Steps of a random walk among independent proposals: their cost where they are not needed, and what they fix.
 
 `python -m benchmarks.walk` writes results/walk.json: effective draws a second on the `simulated` target of the peers,
-with over without them, in turns; and standard deviations over the exact one for five separated rows,
-80 times each at temperature 80.
+with them over without them, in turns; and standard deviations over the exact one for five separated rows, each repeated
+80 times at temperature 80.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.peers.targets import simulated
 
 SEED, CHAINS, DRAWS, REPETITIONS = 11, 64, 2048, 7
 ROWS = np.array([-2, -1, 0.5, 1, 2], np.float32)  # labels: their signs
-COPIES = 80  # of each, at a temperature of as many
+COPIES = 80  # of each row; also the temperature
 PRIOR_SD, SHORT, SEEDS = 10.0, 1000, 16
 
 
@@ -31,7 +31,7 @@ def kernels(prepared: tc.Prepared) -> dict[str, tc.MetropolisHastings]:
 
 
 def share_of_walk(prepared: tc.Prepared) -> float:
-    """Return the share of steps that are a random walk's."""
+    """Return the share of steps that belong to the random walk."""
     assert isinstance(prepared.proposal, tc.PCN)
     return prepared.proposal.walk
 

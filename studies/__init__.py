@@ -1,4 +1,4 @@
-"""Studies of error: how wrong the tests are, how many rows they read, and the pages of docs/ that say so.
+"""Studies of error: how wrong the tests are, how many rows they read, and the pages of docs/ that report this.
 
 A study is a module with `Config`, `run`, `page` and perhaps `pictures`; `studies.study` says what each promises.
 

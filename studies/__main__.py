@@ -18,7 +18,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "name", choices=[*NAMES, "all", "pages"], help="a study, all of them, or `pages` to write the pages of docs/"
     )
-    parser.add_argument("--quick", action="store_true", help="at a small size; prints, and leaves the files alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="at a small size; prints the results, and does not change files"
+    )
     parser.add_argument("--draw", action="store_true", help="only draw the pictures, from the result file")
     parser.add_argument("--only", action="append", metavar="SETTING", help="keep the others as they are in the file")
     return parser.parse_args(words)
@@ -39,7 +41,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def measure(name: str, study: Study, given: argparse.Namespace) -> None:
-    """Run a study and print what it found; unless it is a quick run, write that down and draw it."""
+    """Run a study and print what it found; unless it is a quick run, also save and draw it."""
     config = configured(name, study, given)
     if given.quick:
         result = study.run(config)
@@ -66,7 +68,7 @@ def configured(name: str, study: Study, given: argparse.Namespace) -> Any:
 
 
 def write(name: str, before: Result | None, result: Result) -> None:
-    """Write a result, over what was there before."""
+    """Write a result over an earlier one."""
     (result if before is None else result.over(before)).write(path_of(name))
 
 

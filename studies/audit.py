@@ -1,8 +1,8 @@
 """Audits of every setting on the two posteriors of `studies.targets`: the error of its decisions, and the drift.
 
-The drift that an audit predicts from single decisions is to be compared with the bias that `studies.defaults` sees in
-long runs: the two have nothing in common but the setting. All settings take minutes on a GPU;
-`python -m studies audit --only "Penalty()"` leaves the others as they are in the result file.
+Compare the drift that an audit predicts from single decisions with the bias that `studies.defaults` measures in long
+runs: the two are independent measurements of the same setting. All settings take minutes on a GPU; `python -m studies
+audit --only "Penalty()"` leaves the others as they are in the result file.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Config:
     pixel_rows: int = PIXEL_ROWS
     sizes: Sizes = SIZES
     decisions: int = 1000
-    """Of the chain, to audit."""
+    """Decisions of the chain to audit."""
     repetitions: int = 2000
-    """Of each decision, each way."""
+    """Repeats of each decision, each way."""
     few: tuple[int, int] | None = None
-    """(chains, draws) of settings that read many rows; None for as many as each says."""
+    """(chains, draws) of settings that read many rows; None for each setting's own numbers."""
     few_decisions: int = 100
     few_repetitions: int = 32
 
@@ -85,7 +85,7 @@ CONFIGURATION = {
 
 
 def measure(kernel: tc.MetropolisHastings, starts: np.ndarray, setting: Setting, config: Config) -> dict[str, Any]:
-    """Sample from the exact posterior on, and audit."""
+    """Sample, starting in the exact posterior, and audit."""
     chains, draws, warmup = setting.sizes(config.sizes, config.few)
     trace = sample(kernel, np.resize(starts, (chains, starts.shape[1])), draws, warmup)
     decisions, repetitions = config.decisions, config.repetitions
@@ -94,12 +94,12 @@ def measure(kernel: tc.MetropolisHastings, starts: np.ndarray, setting: Setting,
     audit = tc.audit(kernel, trace, num_decisions=decisions, num_trials=repetitions, seed=SEED, progress=False)
     numbers = audit.to_json()
     numbers["near"] = int(np.sum(audit.decisions.is_near))
-    del numbers["decisions"]  # a thousand of each: the averages are in the record
+    del numbers["decisions"]  # thousands of numbers: the averages are in the record
     return {"chains": chains, "warmup": warmup, "draws": draws, "backend": jax.default_backend(), "audit": numbers}
 
 
 def regression_starts(model: tc.models.Regression, chains: int) -> np.ndarray:
-    """Draw from the normal approximation of the posterior, which the warm-up mends."""
+    """Draw from the normal approximation of the posterior; the warm-up corrects it."""
     start = np.zeros(PIXELS, np.float32)
     laplace = find_reference(model.posterior, model.data, start, progress=False).laplace
     return np.asarray(jax.vmap(laplace.draw)(jax.random.split(jax.random.key(SEED), chains)))

@@ -1,13 +1,13 @@
-"""Does a bound that needs no scan help the confidence test (MHSubLhd) on logistic regression?
+"""Does a range bound that reads no rows help the confidence test (MHSubLhd) on logistic regression?
 
 Seita et al. (2017, section 5.2) found the symbolic bound of Bardenet et al. (2014) "too high" and gave the test the
-range over all rows instead, scanned anew for every decision and left out of their counts. Here the test runs with that
-range (the scan is counted apart), with that bound (`by_norm`) and with the tighter one of `logistic_regression`, on the
-same proposals from the same starts.
+range over all rows instead, computed anew for every decision and left out of their counts. Here the test runs with that
+range (the rows scanned are counted separately), with that bound (`by_norm`) and with the tighter one of
+`logistic_regression`, on the same proposals from the same starts.
 
-Simulated data: normal features; normal features that are correlated and of unequal size; pixels that are independent
-of each other; and strokes, small grey images of a bar whose slant is the label, which like handwritten digits have
-blank margins and correlated pixels.
+Simulated data: normal features; normal features that are correlated and of unequal size; pixels that are independent of
+each other; and strokes, small grey images of a bar whose slant is the label, which have blank margins and correlated
+pixels, like handwritten digits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def pixels(num_rows: int, dimension: int, seed: int) -> Regression:
 
 
 def strokes(num_rows: int, side: int, seed: int) -> Regression:
-    """Draw a bright bar of random place, width and slant, the label being whether it slants much."""
+    """Draw a bright bar of random place, width and slant; the label is whether it slants much."""
     random = np.random.default_rng(seed)
     label = random.random(num_rows) < 0.5
     across, down = np.meshgrid(*[(np.arange(side) + 0.5) / side] * 2)
@@ -81,7 +81,7 @@ def labelled(features: np.ndarray, truth: np.ndarray, seed: int) -> Regression:
     return logistic_regression(features, outcomes, prior_sd=None, temperature=TEMPERATURE)
 
 
-# 13,000 and 100,000 rows at temperature 100, as in the paper; steps with which a chain still moves.
+# 13,000 and 100,000 rows at temperature 100, as in the paper; the steps still let a chain move.
 DATA: dict[str, tuple[Callable[[int, int, int], Regression], int, int, float]] = {
     "normal, d = 20": (normal, 13_000, 20, 0.05),
     "normal, d = 20, more rows": (normal, 100_000, 20, 0.02),
@@ -98,7 +98,7 @@ BOUNDS: dict[str, Callable[[Any], Any]] = {
     "by_norm": lambda bound: bound.by_norm,
     "smaller of both": lambda bound: bound,
 }
-# One inequality with every bound, the other with the best and with the range: compiling is what takes the time.
+# One inequality with every bound, the other with the best bound and with the range: compilation takes most of the time.
 RUNS = [("bernstein", name) for name in BOUNDS] + [
     ("bernstein-serfling", name) for name in ("range of all rows", "smaller of both")
 ]
@@ -113,12 +113,12 @@ class Config:
 
     data: tuple[str, ...] = tuple(DATA)
     most_rows: int = 100_000
-    """Rows of data that has more."""
+    """Rows of the larger data sets."""
     chains: int = 16
     warmup: int = 4
     draws: int = 20
     pairs: int = 50
-    """Steps of the random walk over which to average how far a bound is from the range."""
+    """Steps of the random walk over which to average the ratio of a bound to the range."""
     seed: int = 7
 
     @classmethod
@@ -185,7 +185,7 @@ def laplace_starts(model: Regression, config: Config) -> np.ndarray:
 def cost(
     model: Regression, starts: np.ndarray, step: float, acceptance: Any, bound: Any, config: Config
 ) -> dict[str, float]:
-    """Sample, and say how many rows a decision read."""
+    """Sample, and return how many rows a decision read."""
     source = tc.Shuffled(model.data, BATCH)
     kernel = tc.MetropolisHastings(
         model.posterior, source, proposal=tc.RandomWalk(step), acceptance=acceptance, bound=bound
@@ -204,7 +204,7 @@ def cost(
 
 
 def over_range(model: Regression, starts: np.ndarray, step: float, config: Config) -> dict[str, float]:
-    """Mean ratio of each bound to the exact range, over steps of the random walk; 1 is the best there is."""
+    """Mean ratio of each bound to the exact range, over steps of the random walk; 1 is the best possible."""
     bound = model.bound
     assert bound is not None
     random = np.random.default_rng(config.seed + 2)

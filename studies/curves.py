@@ -1,4 +1,4 @@
-"""The chance to accept against Delta, for each acceptance test, on normal rows of which 150 give a variance of 1."""
+"""The chance to accept against Delta, for each acceptance test, on normal rows, 150 of which give a variance of 1."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def configuration(config: Config) -> dict[str, Any]:
 
 def curve(kernel: tc.MetropolisHastings, config: Config) -> tuple[np.ndarray, np.ndarray]:
     """Share accepted and mean rows at each Delta."""
-    if isinstance(kernel.acceptance, Metropolis | Barker):  # they have no noise but their own: the formula will do
+    if isinstance(kernel.acceptance, Metropolis | Barker):  # they have only their own noise: the formula is enough
         accepted = np.asarray(kernel.acceptance.exact_chance(jnp.asarray(config.deltas)))
         return accepted, np.full(len(config.deltas), float(config.rows))
     deltas = jnp.asarray(config.deltas, jnp.float32)

@@ -42,7 +42,7 @@ class Config:
     mixture: Sizes = MIXTURE_SIZES
     pixels: Sizes = PIXEL_SIZES
     few: tuple[int, int] | None = None
-    """(chains, draws) of settings that read many rows; None for as many as each says."""
+    """(chains, draws) of settings that read many rows; None for each setting's own numbers."""
 
     @classmethod
     def quick(cls) -> Config:
@@ -101,7 +101,7 @@ def on_mixture(config: Config, flat_prior: bool) -> Target:
 
 
 def on_pixels(config: Config) -> tuple[Target, dict[str, Any]]:
-    """Return the regression, known by long exact chains, and what these are worth."""
+    """Return the regression, known by long exact chains, and their accuracy."""
     _, kernel_of = pixels(config.pixel_rows)
     chains, draws, warmup = config.pixels
     trace = sample(kernel_of(tc.Metropolis()), np.zeros((chains, PIXELS), np.float32), draws, 2 * warmup)
@@ -112,14 +112,14 @@ def on_pixels(config: Config) -> tuple[Target, dict[str, Any]]:
 
 
 def measure(setting: Setting, target: Target, usual: Sizes, config: Config) -> dict[str, Any]:
-    """Sample, and say what it cost and how far the draws are from the exact posterior."""
+    """Sample, and return what it cost and how far the draws are from the exact posterior."""
     chains, draws, warmup = setting.sizes(usual, config.few)
     trace = sample(target.kernel_of(setting.make()), target.starts(chains), draws, warmup)
     return cost(trace) | bias(trace.position, target.mean, target.variance)
 
 
 def cost(trace: tc.Trace) -> dict[str, Any]:
-    """Say what a decision took."""
+    """Return what a decision cost."""
     return {
         "chains": trace.num_chains,
         "draws": trace.num_draws,
@@ -130,7 +130,7 @@ def cost(trace: tc.Trace) -> dict[str, Any]:
 
 
 def bias(position: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> dict[str, Any]:
-    """As `studies.mixture.bias`, and the variance over all parameters."""
+    """Like `studies.mixture.bias`, with the variance over all parameters."""
     means, squares = exact.centred_moments(position, mean, variance)
     return exact.bias(position, mean, variance) | {
         "mean_variance_ratio": float((squares.mean(0) - means.mean(0) ** 2).mean()),

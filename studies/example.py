@@ -1,4 +1,4 @@
-"""The example of the README, run as it stands there: what it prints, and a picture of its draws."""
+"""The example of the README, run as written there: what it prints, and a picture of its draws."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BINS = 50
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """How large."""
+    """Size of the example."""
 
     rows: str = "200_000"
 

@@ -1,7 +1,7 @@
 """The exact tests on the paper's mixture, against quadrature.
 
 All other settings are in `studies.defaults`. Chains start in the exact posterior (sampled from the quadrature grid),
-warm up, and are then compared with quadrature; they are independent: standard errors come from the spread between
+warm up, and are then compared with quadrature. They are independent, so standard errors come from the spread between
 chains.
 """
 
@@ -62,7 +62,7 @@ def configuration() -> dict[str, Any]:
 
 
 def measure(kernel: tc.MetropolisHastings, grid: Grid, config: Config) -> dict[str, Any]:
-    """Sample, and say how far the draws are from the exact posterior."""
+    """Sample, and return how far the draws are from the exact posterior."""
     starts = exact_starts(grid, config.chains)
     options: dict[str, Any] = {"num_chains": config.chains, "num_warmup": config.warmup, "progress": False}
     trace = tc.sample(jax.random.key(SEED), kernel, starts, config.draws, **options)

@@ -1,8 +1,8 @@
 """Acceptance at fixed pairs: how far the log-odds of each rule are from Delta, by law of the rows and by batch.
 
-A pair (t, t') is made of numbers per row with a known mean (Delta), variance and skewness. Every rule decides it again
-and again; its chance to accept given the rows it read is known in closed form, so only the rows are simulated. About
-two minutes on a GPU.
+A pair (t, t') is made of numbers per row with a known mean (Delta), variance and skewness. Every rule decides it many
+times. The chance to accept given the rows read is known in closed form, so only the rows are simulated. About two
+minutes on a GPU.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Config:
 
     rows: int = 1_000_000
     decisions: int = 2_000_000
-    """Of each rule at each pair."""
+    """Decisions of each rule at each pair."""
     at_once: int = 50_000
     rules: tuple[str, ...] = tuple(RULES)
     by_rows: tuple[str, ...] = ("growth", "fresh", "fresh, skew", "pilot", "pilot, skew")
@@ -138,7 +138,7 @@ def measure(kernel: tc.MetropolisHastings, decisions: int, at_once: int = Config
     error_p = np.sqrt((sums["squares"] / n - p**2) / n)
     if hasattr(kernel.acceptance, "exact_chance"):
         log_odds, error = np.log(p / (1 - p)) - DELTAS, error_p / (p * (1 - p))
-    else:  # no exact counterpart: the balance of a pair and its mirror image, which has the rows of opposite sign
+    else:  # no exact counterpart: use the balance of a pair and its mirror image, whose rows have the opposite sign
         log_odds, error = np.full(len(p), np.nan), error_p / p
     shift = sums["shift"] / n
     return {
@@ -154,7 +154,7 @@ def measure(kernel: tc.MetropolisHastings, decisions: int, at_once: int = Config
 
 
 def both_ways(rows: np.ndarray, needed: float, rule: Any, config: Config) -> dict[str, Any]:
-    """Measure a rule; where it is not Barker's kind, take log a(Delta)/a'(-Delta) - Delta with a' at mirrored rows."""
+    """Measure a rule; if it is not like Barker's, take log a(Delta)/a'(-Delta) - Delta with a' at mirrored rows."""
     kernel = kernel_of(rows, needed, rule())
     result = measure(kernel, config.decisions, config.at_once)
     if not hasattr(kernel.acceptance, "exact_chance"):
@@ -208,11 +208,11 @@ def mean_error(found: dict[str, Any]) -> float:
     return float(np.mean(np.abs(found["log_odds_error"])))
 
 
-# ---- what it says ------------------------------------------------------------------------------
+# ---- results ------------------------------------------------------------------------------
 
 SHOWN = ("growth", "growth, skew as printed", "stein", "pilot, skew", "fresh", "fresh, skew", "penalty, fresh")
 FINE = 300.0
-"""Rows needed (6 batches) from which the steps of growth are fine."""
+"""Rows needed (6 batches) above which the steps of growth are fine."""
 
 
 def page(result: Result) -> dict[str, str]:
@@ -252,8 +252,8 @@ def _shift(result: Result) -> str:
     most = {rule: max(abs(r["shift"]) for r in results if r["rule"] == rule) for rule in ("fresh", "pilot")}
     noise = max(r["shift_error"] for r in results)
     return (
-        f'Measured over predicted for "growth", b of {FINE:.0f} and more: {min(growth):.2f} to {max(growth):.2f}. '
-        f'Largest shift of "fresh": {most["fresh"]:.4f}, of "pilot": {most["pilot"]:.4f}; '
+        f'Measured over predicted shift of "growth", for b of {FINE:.0f} and more: {min(growth):.2f} to '
+        f'{max(growth):.2f}. Largest shift of "fresh": {most["fresh"]:.4f}, of "pilot": {most["pilot"]:.4f}; '
         f"standard errors at most {noise:.4f}."
     )
 
@@ -271,7 +271,7 @@ SHIFT_STYLES: dict[str, dict[str, Any]] = {
 
 
 def pictures(result: Result) -> dict[str, Figure]:
-    """Mean of Delta* - Delta against the law of its shift by growth; hollow where the steps of growth are coarse."""
+    """Mean of Delta* - Delta against its predicted shift by growth; hollow where the steps of growth are coarse."""
     figure, [[axes]] = panels((6.8, 4.8), grid=True)
     for rule, style in SHIFT_STYLES.items():
         series = [found for found in result.results["by_rows"] if found["rule"] == rule]

@@ -20,7 +20,7 @@ NAMES = (
 )
 
 Keep = Callable[[Result], None]
-"""Takes what a study has found so far."""
+"""Receives what a study has found so far."""
 
 
 class Config(Protocol):
@@ -28,7 +28,7 @@ class Config(Protocol):
 
     @classmethod
     def quick(cls) -> Any:
-        """Return sizes that show that the study runs, and nothing else: less than a minute."""
+        """Return sizes that only show that the study runs: less than a minute."""
         ...
 
 
@@ -38,11 +38,11 @@ class Study(Protocol):
     Config: type[Config]
 
     def run(self, config: Any, keep: Keep = ..., /) -> Result:
-        """Measure; `keep` is called with what there is so far, so that a run that ends early is not lost."""
+        """Measure; `keep` is called with the results so far, so that a run that ends early is not lost."""
         ...
 
     def page(self, result: Result, /) -> dict[str, str]:
-        """Return what the result says, in Markdown, by name: docs/ shows a piece between markers of its name."""
+        """Return pieces of Markdown by name; docs/ shows a piece between markers with its name."""
         ...
 
 
@@ -51,7 +51,7 @@ class DrawnStudy(Study, Protocol):
     """A study with pictures."""
 
     def pictures(self, result: Result, /) -> dict[str, Figure]:
-        """Draw the result; by name of the file in docs/, without its extension."""
+        """Draw the result, by name of the file in docs/ without its extension."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Where `sample` warns of heavy tails: what the pass over all rows says, and what an audit measures.
+"""Where `sample` warns of heavy tails: what the scan finds, and what an audit measures.
 
-Rows of many laws under the log likelihood t x - t^2/2. The thresholds of `tallchain.checking.verdict` are where audits
-begin to find the error of the default test. Some minutes.
+Rows from many distributions, with the log likelihood t x - t^2/2. The thresholds of `tallchain.checking.verdict` are
+where audits begin to find the error of the default test. Takes some minutes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Config:
     warmup: int = 100
     draws: int = 200
     proposals: int = 32
-    """At which `sample` reads all rows."""
+    """Proposals at which `sample` reads all rows."""
     decisions: int = 100
-    """Of the chain, to audit."""
+    """Decisions of the chain to audit."""
     repetitions: int = 2000
-    """Of each decision, each way."""
+    """Repeats of each decision, each way."""
     few_laws: int | None = None
     """How many of the laws; None for all."""
     seed: int = 0
@@ -52,7 +52,7 @@ def log_prior(t: Array) -> Array:
 
 
 def log_likelihood(t: Array, x: Array) -> Array:
-    """Log density of N(t, 1) at x, less what does not depend on t."""
+    """Log density of N(t, 1) at x, up to a constant in t."""
     return t * x - t**2 / 2
 
 
@@ -99,13 +99,13 @@ def configuration(config: Config) -> dict[str, Any]:
 
 
 def measure(rows: np.ndarray, config: Config) -> dict[str, Any]:
-    """Say what the pass over all rows finds, and what an audit does."""
+    """Return what the scan finds, and what an audit finds."""
     posterior = tc.Posterior(shared(log_prior), shared(log_likelihood), len(rows) / WEIGHT)
     kernel = tc.MetropolisHastings(posterior, tc.Shuffled(rows, BATCH), proposal=tc.RandomWalk(STEP))
     start = np.float32(rows.mean(dtype=np.float64) * WEIGHT / (WEIGHT + 0.25))
     options: dict[str, Any] = {"num_chains": config.chains, "num_warmup": config.warmup, "progress": False}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that is what is measured
+        warnings.simplefilter("ignore", RuntimeWarning)  # the warnings are what is measured
         trace = tc.sample(jax.random.key(config.seed), kernel, start, config.draws, scan=config.proposals, **options)
     numbers = {"num_decisions": config.decisions, "num_trials": config.repetitions, "seed": config.seed}
     audit = tc.audit(kernel, trace, progress=False, **numbers)
@@ -124,7 +124,7 @@ def measure(rows: np.ndarray, config: Config) -> dict[str, Any]:
 
 
 def page(result: Result) -> dict[str, str]:
-    """What the pass over all rows says of every law, and the error."""
+    """What the scan finds for every distribution, and the error."""
     rows = [
         [
             found["law"],

@@ -35,12 +35,12 @@ class Setting(NamedTuple):
 
     make: Callable[[], AcceptanceTest]
     flat_prior: bool = False
-    """Whether it left the prior out where the paper ran it."""
+    """Whether the paper's run left the prior out."""
     few: tuple[int, int] | None = None
-    """(chains, draws) where it reads too many rows for the usual number; they start in the exact posterior."""
+    """(chains, draws) if it reads too many rows for the usual number; they start in the exact posterior."""
 
     def sizes(self, usual: Sizes, few: tuple[int, int] | None = None) -> Sizes:
-        """Return how long to sample; `few` is in place of its own."""
+        """Return how long to sample; `few` replaces its own numbers."""
         return usual if self.few is None else Sizes(*(few or self.few), warmup=0)
 
 
@@ -94,8 +94,8 @@ def pixels(num_rows: int = PIXEL_ROWS) -> tuple[tc.models.Regression, MakeKernel
     """Return a logistic regression, and how to sample from it.
 
     Its features are like the pixels of digits: in [0, 1], most of them dark, correlated. There are few of them, with a
-    prior and a step at which a random walk gets around: on MNIST's 784 with the paper's step of 0.05 no chain of any
-    test converges, and nothing could be said about its bias.
+    prior and a step for which a random walk converges. On MNIST's 784 pixels with the paper's step of 0.05, no chain of
+    any test converges, so its bias could not be measured.
     """
     random = np.random.default_rng(SEED)
     label = random.random(num_rows) < 0.5

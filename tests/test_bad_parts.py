@@ -141,7 +141,7 @@ def test_sigma(sigma: Any, kind: str) -> None:
             lambda: tc.MinibatchBarker(correction="ridge"),
             ValueError,
             "`MinibatchBarker(correction='ridge', stopping='fresh', skew=True)`",
-            'goes with stopping="growth" and skew=False',
+            'needs stopping="growth" and skew=False',
         ),
         "stopping": (
             lambda: tc.MinibatchBarker(stopping="early"),
@@ -158,7 +158,7 @@ def test_sigma(sigma: Any, kind: str) -> None:
         "shortcut with fresh rows": (
             lambda: tc.MinibatchBarker(shortcut=5.0),
             ValueError,
-            'goes with stopping="growth" only',
+            'needs stopping="growth"',
         ),
         "penalty's stopping": (
             lambda: tc.Penalty(stopping="stein"),
@@ -205,7 +205,7 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
                 bound=lambda t, there: 1.0,
             ),
             ValueError,
-            "`MetropolisHastings(bound=...)` does not go with a source that has some rows several times",
+            "`MetropolisHastings(bound=...)` does not work with a source that has some rows several times",
             "this one has 28 for 20 rows",
             "Leave the bound or the copies out",
         ),

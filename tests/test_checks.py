@@ -30,7 +30,7 @@ def sample(likelihood: Any, initial: Any, **options: Any) -> tc.Trace:
     [
         (log_likelihood, jnp.zeros(4), ValueError, r"a position of shape \(4,\) and a row of .*Does the start fit"),
         (log_likelihood, jnp.zeros((8, 3)), ValueError, "looks like 8 positions.*Set `num_chains`"),
-        (lambda row, t: log_likelihood(t, row), jnp.zeros(3), ValueError, "in the other order: .*the position first"),
+        (lambda row, t: log_likelihood(t, row), jnp.zeros(3), ValueError, "in the wrong order: .*the position first"),
         (log_likelihood, jnp.zeros(3, jnp.float16), TypeError, "must be float32 or float64; got float16"),
         (log_likelihood, jnp.zeros(3, jnp.bfloat16), TypeError, "must be float32 or float64; got bfloat16"),
     ],

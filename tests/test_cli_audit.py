@@ -56,5 +56,5 @@ def test_command_from_end_to_end(tmp_path: Path) -> None:
     options = ("--rows", 20_000, "--chains", 16, "--draws", 500, "--warmup", 200, "--decisions", 50, "--trials", 100)
     result = call("audit", *options, "--no-progress", "--output", tmp_path / "a.json")
     assert result.exit_code == 0, result.output
-    assert "passes over all rows" in result.output
+    assert "sweeps over all rows" in result.output
     assert json.loads((tmp_path / "a.json").read_text())["population"] == 20_000

@@ -141,7 +141,7 @@ def test_a_surrogate_far_from_the_chains_moves_to_them(prepared: tc.Prepared, ke
     assert stayed.kernel is not None
     assert stayed.kernel.surrogate is kernel.surrogate
     assert not np.array_equal(moved.kernel.surrogate.position, kernel.surrogate.position)
-    with pytest.raises(ValueError, match=r"with another surrogate than the kernel has.*`audit\(trace.kernel, trace\)`"):
+    with pytest.raises(ValueError, match=r"with a different surrogate than the kernel.*`audit\(trace.kernel, trace\)`"):
         tc.audit(kernel, moved)
     assert pickle.loads(pickle.dumps(moved)).kernel is None
     assert moved.warmup.num_decisions == 20 * CHAINS

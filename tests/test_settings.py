@@ -33,7 +33,7 @@ if os.environ.get("JAX_DEBUG_NANS"):
     try:
         tc.sample(jax.random.key(0), kernel(2.5), 0.5, 5000, num_chains=8, chunk_size=1, progress=False)
     except tc.SamplingError as error:
-        print("a decision came to nan" in str(error), error.trace.num_draws > 0)
+        print("a decision gave nan" in str(error), error.trace.num_draws > 0)
 """
 
 

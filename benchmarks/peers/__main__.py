@@ -21,15 +21,15 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers", description=(peers.__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--target", choices=TARGETS, action="append", help="may be given again; all without")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="may be repeated; all targets by default")
     parser.add_argument("--covertype", type=Path, metavar="PATH", help="an .npz with X, wild, soil, y")
-    parser.add_argument("--seconds", type=float, default=10.0, help="per sampler and repetition")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds per sampler and repetition")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=1000, help="draws, of samplers that adapt")
     parser.add_argument("--rows", type=int, help="N, if not all")
     parser.add_argument("--only", action="append", metavar="NAME", help="a sampler, or all whose name contains this")
     parser.add_argument("--reference", type=Path, metavar="PATH", help="from --make-reference; of one target")
-    parser.add_argument("--no-search", action="store_true", help="take a middling number of chains, do not choose it")
+    parser.add_argument("--no-search", action="store_true", help="use a middle number of chains without a search")
     parser.add_argument("--output", default="peers", help="results/NAME.json")
     parser.add_argument("--make-reference", nargs=2, metavar=("TARGET", "OUT"), help="run long NUTS instead")
     parser.add_argument("--draws", type=int, default=1000, help="of the reference, by chain")
@@ -42,7 +42,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def chosen(only: list[str] | None) -> tuple[str, ...]:
-    """Names of samplers that are one of the words, or contain one that is no name; all without any."""
+    """Names of samplers that equal a word, or contain one that is not itself a name; all names without words."""
     words = [word.lower() for word in only or [""]]
     exact = {name.lower() for name in SETTINGS}
     names = tuple(
@@ -75,13 +75,13 @@ def main(words: list[str] | None = None) -> None:
     if given.rows_against_n or given.draw or given.influence:
         return
     if given.reference and len(given.target or TARGETS) > 1:
-        raise SystemExit("--reference is of one target: name it with --target.")
+        raise SystemExit("--reference belongs to one target: name it with --target.")
     for name in given.target or TARGETS:
         _compare_by_name(name, given, plan)
 
 
 def _compare_by_name(name: str, given: argparse.Namespace, plan: Plan) -> None:
-    """Compare on a target, or say why there is none."""
+    """Compare on a target, or say why it is not available."""
     try:
         target = TARGETS[name](given.rows, given.covertype)
     except (ModuleNotFoundError, OSError, ValueError) as error:

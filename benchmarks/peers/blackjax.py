@@ -19,12 +19,12 @@ from jax import random as jr
 from benchmarks.peers.problem import Problem, log_density
 from benchmarks.peers.stepped import Stepped
 
-SHORT_WARMUP = 200  # where there is nothing to adapt, or a step size only
+SHORT_WARMUP = 200  # if there is nothing to adapt, or only a step size
 _TARGET_ACCEPTANCE = 0.8
 
 
 class RandomWalkMetropolis(Stepped):
-    """BlackJAX's random walk on all rows, steps with the covariance of the Laplace approximation, 2.38/sqrt(d)."""
+    """BlackJAX's random walk on all rows; steps have the Laplace approximation's covariance times (2.38/sqrt(d))^2."""
 
     def step(self, rows: Any, key: jax.Array, state: Any) -> tuple[Any, jax.Array, jax.Array, jax.Array]:
         """One proposal."""
@@ -95,7 +95,7 @@ class Nuts(Stepped):
 
 
 class ToldNuts(Nuts):
-    """NUTS with the covariance of the Laplace approximation for its mass matrix: only the step size is adapted."""
+    """NUTS with the Laplace approximation's covariance as its mass matrix: only the step size is adapted."""
 
     def __init__(self, problem: Problem, chains: int, warmup: int) -> None:
         super().__init__(problem, chains, min(warmup, SHORT_WARMUP))

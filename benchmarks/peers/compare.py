@@ -35,7 +35,7 @@ class Measured:
     kept: list[np.ndarray] = dataclasses.field(default_factory=list)
 
     def add(self, run: Run) -> None:
-        """Remember a run, and its draws while there is room: those of the first runs are as good as any."""
+        """Remember a run, and its draws while there is room: the first runs are as good as later ones."""
         size = sum(part.nbytes for part in self.kept)
         room = max(0, MOST_KEPT - size) // (run.draws[:, :1].nbytes)
         if room and len(self.kept) == len(self.runs):
@@ -43,7 +43,7 @@ class Measured:
         self.runs.append(run._replace(draws=np.zeros((*run.draws.shape[:2], 0), np.float32)))
 
     def record(self, reference: dict[str, np.ndarray] | None) -> dict[str, Any]:
-        """What to write down."""
+        """What to record."""
         draws = np.concatenate(self.kept, 1)
         per_draw = effective(draws)
         speeds = [run.draws.shape[0] * run.draws.shape[1] / run.seconds for run in self.runs]
@@ -105,13 +105,13 @@ class Plan:
 
 
 def find_pace(sampler: Sampler, seconds: float) -> None:
-    """Run longer and longer, so that the next run takes about as long as it is told to."""
+    """Make longer and longer runs, so that the next run takes about the time asked for."""
     for part in (0.02, 0.1, 0.4):
         sampler.run(jr.key(SEED + 1), part * seconds)
 
 
 def choose(setting: Setting, problem: Problem, warmup: int, seconds: float) -> int:
-    """Return the number of chains with the most draws per second: what a draw is worth does not depend on it."""
+    """Return the number of chains with the most draws per second; the value of a draw does not depend on it."""
     best, chosen = -1.0, setting.chains[0]
     for chains in setting.chains if len(setting.chains) > 1 else ():
         sampler = setting.make(problem, chains, max(warmup // 20, 20))
@@ -119,7 +119,7 @@ def choose(setting: Setting, problem: Problem, warmup: int, seconds: float) -> i
         find_pace(sampler, seconds / 2)
         run = sampler.run(jr.key(SEED + 2), seconds / 4)
         speed = run.draws[..., 0].size / run.seconds
-        print(f"    {chains:5} chains: {speed:,.1f} draws a second", flush=True)
+        print(f"    {chains:5} chains: {speed:,.1f} draws per second", flush=True)
         if speed > best:
             best, chosen = speed, chains
     return chosen
@@ -163,7 +163,7 @@ def compare(target: Target, plan: Plan, reference: dict[str, np.ndarray] | None 
         for name in list(ready):
             with _recording(result, name, plan, target.name, lambda name: ready.pop(name, None)):
                 measured = ready[name]
-                if repetition < 0:  # for the pace; and it compiles what `prepare` has made others forget
+                if repetition < 0:  # to find the pace; it also compiles again what `prepare` made others forget
                     find_pace(measured.sampler, plan.seconds)
                     continue
                 measured.add(measured.sampler.run(jr.key(SEED + 10 + repetition), plan.seconds))
@@ -178,7 +178,7 @@ def compare(target: Target, plan: Plan, reference: dict[str, np.ndarray] | None 
 def _recording(
     result: dict[str, Any], name: str, plan: Plan, target: str, forget: Callable[[str], Any] = lambda name: None
 ) -> Generator[Callable[[Setting], bool]]:
-    """Run what may fail, put down what it says, and save."""
+    """Run something that may fail, record its error, and save."""
 
     def is_fine(setting: Setting) -> bool:
         line = missing(setting)
@@ -201,16 +201,16 @@ def _recording(
 def _say(name: str, record: dict[str, Any]) -> None:
     print(
         f"    {record['chains']} chains, set-up {record['setup_seconds']:.1f} s, "
-        f"{record['median_ess_per_second']:,.1f} effective draws a second, "
+        f"{record['median_ess_per_second']:,.1f} effective draws per second, "
         f"1000 after {record['seconds_to_1000']:.1f} s, "
-        f"{record['ess_per_draw']:.3f} a draw, acceptance {record['acceptance']:.3f}, "
-        f"rows a draw {record['rows_per_draw']:,.1f}, distance {record.get('distance')}",
+        f"{record['ess_per_draw']:.3f} per draw, acceptance {record['acceptance']:.3f}, "
+        f"rows per draw {record['rows_per_draw']:,.1f}, distance {record.get('distance')}",
         flush=True,
     )
 
 
 def ratios(samplers: dict[str, dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Of each of ours over each peer: effective draws per second (median of neighbours in time), and times to 1000."""
+    """Ratios of ours to each peer: effective draws per second (median of neighbours in time), and times to 1000."""
     done = {name: record for name, record in samplers.items() if "failed" not in record}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for ours in (name for name in done if SETTINGS[name].is_ours):

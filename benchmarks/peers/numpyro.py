@@ -16,14 +16,15 @@ from numpyro.infer import HMCECS, NUTS  # ty: ignore[import-not-found]
 from benchmarks.peers.problem import Problem
 from benchmarks.peers.stepped import Stepped
 
-BLOCKS = 10  # of the subsample, of which one is drawn anew at a time
+BLOCKS = 10  # of the subsample; one of them is redrawn at a time
 
 
 class NumPyro(Stepped):
     """A NumPyro kernel for the model of a logistic regression; subsampled if it is HMCECS.
 
-    Driven by its own `init` and `sample`: `numpyro.infer.MCMC` compiles anew at every run of chains under `vmap`, the
-    only way to more than one chain with HMCECS. HMCECS keeps the rows that its proxy reads as constants of the program.
+    Uses its own `init` and `sample`: `numpyro.infer.MCMC` compiles anew at every run of chains under `vmap`, which is
+    the only way to run more than one chain with HMCECS. HMCECS keeps the rows that its proxy reads as constants of the
+    program.
     """
 
     def __init__(self, problem: Problem, chains: int, warmup: int, *, subsample: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""tallchain: what `tc.prepare` makes of a posterior, under either test."""
+"""tallchain: the kernels that `tc.prepare` makes, with either test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WARMUP, WALK_WARMUP = 20, 200
 def draw_ours(
     key: jax.Array, kernel: tc.MetropolisHastings, starts: np.ndarray, draws: int, warmup: int = 0
 ) -> tc.Trace:
-    """Sample without the pass over all rows at the end, and without the warnings."""
+    """Sample without the scan and without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return tc.sample(
@@ -45,9 +45,9 @@ class Ours:
     Args:
         problem: the target; its mode is not used, `tc.prepare` finds its own.
         chains: in lockstep.
-        warmup: of peers; ours has nothing to adapt, and starts in the Laplace approximation.
+        warmup: for peers; ours has nothing to adapt, and starts in the Laplace approximation.
         acceptance: the test.
-        is_walking: with a random walk in place of the proposal that `prepare` chooses.
+        is_walking: use a random walk in place of the proposal that `prepare` chooses.
         options: of `tc.prepare`.
     """
 
@@ -89,7 +89,7 @@ class Ours:
         }
 
     def run(self, key: jax.Array, seconds: float) -> Run:
-        """Draw as many as the last run lets expect: short ones are slower, and the first one is short."""
+        """Draw as many as the pace of the last run allows: short runs are slower, and the first one is short."""
         draws = max(16, int(seconds * self._draws_per_second))
         began = time.perf_counter()
         trace = draw_ours(key, self._kernel, self._at, draws)

@@ -58,8 +58,8 @@ def _peer_table(result: dict[str, Any]) -> str:
             ]
         )
     header = [
-        *("sampler", "chains", "rows a draw", "acceptance", "effective draws a draw"),
-        *("effective draws a second: tallchain's over its", "time to the first 1000: its over tallchain's"),
+        *("sampler", "chains", "rows per draw", "acceptance", "effective draws per draw"),
+        *("effective draws per second: tallchain's over its", "time to the first 1000: its over tallchain's"),
     ]
     return table(header, rows)
 
@@ -131,7 +131,7 @@ def influence_plans() -> str:
             is_best = cost == min(cost for _, cost in costs)
             cells.setdefault(name, {})[title] = f"**{cost:,.0f}**" if is_best else f"{cost:,.0f}"
     rows = [[name, *(by.get(title, "") for title in columns)] for name, by in cells.items()]
-    return table(["rows a decision would read", *columns], rows)
+    return table(["rows that a decision would read", *columns], rows)
 
 
 def rows_against_n() -> str:
@@ -143,4 +143,4 @@ def rows_against_n() -> str:
         [name, *(f"{by[size, order]:,.0f}" if (size, order) in by else "" for size in sizes)]
         for order, name in ((0, "no surrogate"), (1, "order 1"), (2, "order 2"))
     ]
-    return table(["rows a decision reads", *(f"N = {size:,}" for size in sizes)], rows)
+    return table(["rows per decision", *(f"N = {size:,}" for size in sizes)], rows)

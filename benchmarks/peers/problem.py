@@ -17,7 +17,7 @@ from benchmarks.peers.targets import Target
 from tallchain.surrogates import Laplace, Reference, find_reference
 from tallchain.types import dot
 
-MOST_NUMBERS = 2**22  # to make an effective sample size of
+MOST_NUMBERS = 2**22  # for one effective sample size
 NORMAL_95 = 1.6448536
 
 
@@ -33,7 +33,7 @@ class Run(NamedTuple):
 
 
 class Sampler(Protocol):
-    """One sampler with a number of chains; `run` goes on where the last one stopped."""
+    """One sampler with a number of chains; `run` continues where the last one stopped."""
 
     def prepare(self, key: jax.Array) -> dict[str, float]:
         """Compile and warm up; seconds by part."""
@@ -46,13 +46,13 @@ class Sampler(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A target with its mode, and the rows as peers want them."""
+    """A target with its mode, and the rows as peers need them."""
 
     target: Target
     reference: Reference
     laplace: Laplace
     seconds: float
-    """To find the mode, compilation included."""
+    """Seconds to find the mode, compilation included."""
     rows: dict[str, jax.Array]
     """Features with the sign of the outcome, all that a logistic likelihood needs; see `log_density`."""
 
@@ -79,13 +79,13 @@ class Problem:
 
 
 def log_density(rows: dict[str, jax.Array], position: jax.Array) -> jax.Array:
-    """Log posterior from all rows, up to a constant; less `base` by row where given, which saves digits."""
+    """Log posterior from all rows, up to a constant; minus `base` by row if given, which saves digits."""
     signed = dot(rows["x"], position)
     values = jax.nn.log_sigmoid(signed)
     return jnp.sum(values - rows["base"] if "base" in rows else values) - 0.5 * jnp.sum(position**2)
 
 
-# ---- what draws are worth ----------------------------------------------------------------------
+# ---- the value of draws ----------------------------------------------------------------------
 
 
 def effective(draws: np.ndarray) -> float:
@@ -108,7 +108,7 @@ def moments(draws: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def distances(found: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, float]:
-    """The worst parameter's distance from a reference, in its standard deviations; of deviations, as ratios."""
+    """The worst parameter's distance from a reference, in its standard deviations; standard deviations as ratios."""
     sd = reference["sd"]
     far = {name: float(np.max(np.abs(found[name] - reference[name]) / sd)) for name in ("mean", "q05", "q95")}
     ratio = found["sd"] / sd
@@ -116,6 +116,6 @@ def distances(found: dict[str, np.ndarray], reference: dict[str, np.ndarray]) ->
 
 
 def laplace_moments(problem: Problem) -> dict[str, np.ndarray]:
-    """As `moments`, of the Laplace approximation."""
+    """Like `moments`, for the Laplace approximation."""
     mean, sd = np.asarray(problem.laplace.mean, np.float64), np.sqrt(np.diag(problem.covariance))
     return {"mean": mean, "sd": sd, "q05": mean - NORMAL_95 * sd, "q95": mean + NORMAL_95 * sd}

@@ -23,8 +23,9 @@ MOST_HESSIANS = 2**32  # bytes that it may take for the Hessians of all rows
 class Mhss:
     """PyMHSS' `MH_SS`, exact subsampling: NumPy in float64, one chain, and a FLAT prior (it has no other).
 
-    Given our mode and covariance, in place of its own stochastic gradients. It forms the Hessian of every row for order
-    2; where these do not fit, order 1. It cannot go on where it stopped: every run is new, and thinks for a while.
+    It gets our mode and covariance, in place of its own stochastic gradients. It forms the Hessian of every row for
+    order 2; if these do not fit, order 1 is used. It cannot continue where it stopped: every run is new, with its own
+    preparation.
     """
 
     def __init__(self, problem: Problem, chains: int, warmup: int) -> None:
@@ -35,13 +36,13 @@ class Mhss:
         self._per_draw = 0.0
 
     def prepare(self, key: jax.Array) -> dict[str, float]:
-        """Run a little, for the time of its preparation."""
+        """Make a short run, to time its preparation."""
         began = time.perf_counter()
         sampling = self._sample(key, LEAST_DRAWS)["cpu_time"]
         return {"mode": self.problem.seconds, "bounds": time.perf_counter() - began - sampling, "warmup": sampling}
 
     def run(self, key: jax.Array, seconds: float) -> Run:
-        """Draw as many as the last run lets expect."""
+        """Draw as many as the pace of the last run allows."""
         draws = max(LEAST_DRAWS, 2 * int(seconds / self._per_draw / 2))  # it fails on odd numbers
         found = self._sample(key, draws)
         rows = float(np.mean(found["BoverN"])) * self.problem.target.num_rows
@@ -68,7 +69,7 @@ class Mhss:
 
 
 def _mhss() -> Any:
-    """Import it; TensorFlow, which it brings, talks."""
+    """Import it, and silence TensorFlow, which it imports."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""A long run of NUTS on all rows, to hold the others against."""
+"""A long run of NUTS on all rows, for comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallchain.types import dot
 def make_reference(target: Target, path: Path, *, draws: int, chains: int, warmup: int = 500) -> None:
     """Run NUTS on all rows, with a dense mass matrix, and write its draws (chain, draw, parameter)."""
     problem = Problem.of(target)
-    # A row's term less its value at the mode: sums of a million rows have then digits to spare in float32.
+    # A row's term minus its value at the mode: sums of a million rows then have digits to spare in float32.
     base = jax.nn.log_sigmoid(dot(problem.rows["x"], jnp.asarray(problem.laplace.mean)))
     problem = dataclasses.replace(problem, rows=problem.rows | {"base": base})
     sampler = Nuts(problem, chains, warmup, is_diagonal=False)
@@ -34,14 +34,14 @@ def make_reference(target: Target, path: Path, *, draws: int, chains: int, warmu
 
 
 def read_reference(path: Path, target: Target) -> dict[str, np.ndarray]:
-    """Moments of what `make_reference` wrote, for the same rows, with their Monte Carlo errors."""
+    """Moments of the draws that `make_reference` wrote, for the same rows, with their Monte Carlo errors."""
     from arviz_stats.base import array_stats
 
     with np.load(path) as file:
         draws, rows = file["draws"].astype(np.float64), int(file["rows"])
     if rows != target.num_rows or draws.shape[2] != target.d:
         raise ValueError(
-            f"{path} is of {rows:,} rows and {draws.shape[2]} parameters, not of {target.num_rows:,} and {target.d}."
+            f"{path} is for {rows:,} rows and {draws.shape[2]} parameters, not for {target.num_rows:,} and {target.d}."
         )
     axes = {"chain_axis": 0, "draw_axis": 1}
     found = moments(draws)

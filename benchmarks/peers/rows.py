@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BATCH = 50  # rows per look
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
-MOST_WITHOUT = 100_000  # rows up to which a test without a surrogate, which reads most of them, is run
+MOST_WITHOUT = 100_000  # largest N for a test without a surrogate, which reads most rows
 
 
 def rows_at(problem: Problem, order: int | None, chains: int, draws: int, warmup: int = 20) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def _ours(**options: Any) -> Setting:
 
 
 def _peer(package: str, name: str, chains: tuple[int, ...], **options: Any) -> Setting:
-    """Import only when it is made: what is not installed is no reason to fail."""
+    """Import only when it is made, so that a missing package is not an error."""
 
     def make(*args: Any) -> Sampler:
         return getattr(import_module(f"benchmarks.peers.{package.lower()}"), name)(*args, **options)

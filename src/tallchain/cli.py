@@ -1,4 +1,4 @@
-"""The command line: `tallchain demo`, `tallchain audit`, `tallchain reproduce` (and one experiment of it alone)."""
+"""The command line: `tallchain demo`, `tallchain audit`, `tallchain reproduce` (all experiments, or one)."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class TestName(StrEnum):
 with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` is called, which says so
     import typer
 
-    # Options that several commands have.
+    # Options that several commands share.
     _Rows = Annotated[int, typer.Option(min=1, help="N, the rows of data; the temperature is N/100.")]
-    _Chains = Annotated[int, typer.Option(min=1, help="Chains, run side by side.")]
+    _Chains = Annotated[int, typer.Option(min=1, help="Chains, run in parallel.")]
     _Draws = Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")]
     _Warmup = Annotated[int, typer.Option(min=0, help="Draws of each chain to make first and throw away.")]
     _Step = Annotated[float, typer.Option(help="Standard deviation of the random walk's steps.")]
@@ -69,7 +69,7 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` i
             "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
         ),
     ]
-    _Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")]
+    _Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")]
     _Numbers = Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")]
     _Picture = Annotated[
         Path | None,
@@ -82,7 +82,7 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` i
 _MODES = np.array([[0.0, 1.0], [1.0, -1.0]])
 _START_SD = 1.0  # the posterior has 0.45 and 0.85
 _TABLE_WIDTH = 144
-_GRID_POINTS = 151  # mean and sd are right to 7 digits, and the contours look smooth
+_GRID_POINTS = 151  # mean and sd are accurate to 7 digits, and the contours look smooth
 
 
 def main() -> None:
@@ -151,7 +151,7 @@ def demo(
 
 def _acceptance(test: TestName, sigma: float | None) -> AcceptanceTest:
     if sigma is not None and test is not TestName.MINIBATCH:
-        raise typer.BadParameter(f"goes with --test minibatch only; --test {test} has its own.", param_hint="--sigma")
+        raise typer.BadParameter(f"works with --test minibatch only; --test {test} has its own.", param_hint="--sigma")
     with refusals("--sigma"):
         match test:
             case TestName.MINIBATCH:
@@ -210,7 +210,9 @@ def _comparison(summary: Summary, grid: Grid) -> str:
     for p, mean, sd in zip(summary.parameters, grid.mean, np.sqrt(np.diag(grid.covariance)), strict=True):
         for name, exact, ours, mcse in (("mean", mean, p.mean, p.mcse_mean), ("sd", sd, p.sd, p.mcse_sd)):
             lines.append(f"{p.name + ' ' + name:<14}{exact:>11.4f}{ours:>11.4f}{(ours - exact) / mcse:>+13.1f} MCSE")
-    lines.append("Exact is by quadrature. Beyond about 3 MCSE (Monte Carlo standard errors) it is not chance: a chain")
+    lines.append(
+        "Exact is by quadrature. A difference beyond about 3 MCSE (Monte Carlo standard errors) is not chance: a chain"
+    )
     lines.append(
         "that has not converged (R-hat), or the error of a minibatch test, which a larger --batch-size reduces."
     )
@@ -230,20 +232,22 @@ def audit(
     batch_size: _BatchSize = 50,
     sigma: _Sigma = None,
     test: _Test = TestName.MINIBATCH,
-    decisions: Annotated[int, typer.Option(min=2, help="Decisions to audit; each costs a pass over all rows.")] = 400,
+    decisions: Annotated[int, typer.Option(min=2, help="Decisions to audit; each costs a sweep over all rows.")] = 400,
     trials: Annotated[
         int | None,
-        typer.Option(min=2, help="Repetitions of each decision, each way.", show_default="2000, or as many rows allow"),
+        typer.Option(
+            min=2, help="Repeats of each decision, each way.", show_default="2000, or fewer if they read many rows"
+        ),
     ] = None,
     seed: _Seed = 0,
     output: _Numbers = Path("results/audit.json"),
     picture: _Picture = None,
     no_progress: _NoProgress = False,
 ) -> None:
-    """Say how wrong a test's decisions are on the paper's mixture, and how far they move the posterior.
+    """Measure how wrong a test's decisions are on the paper's mixture, and how far they move the posterior.
 
     Samples as the demo does, then compares decisions of the chains, each repeated many times, with the exact ones.
-    About a minute on two cores. Ctrl-C ends the sampling, or the repetitions, early.
+    About a minute on two cores. Ctrl-C ends the sampling, or the audit, early.
     """
     require("matplotlib")
     picture = output.with_suffix(".png") if picture is None else picture
@@ -282,8 +286,8 @@ def reproduce_all(
 ) -> None:
     """Repeat all experiments of the paper and write a report with its numbers next to ours.
 
-    Quick sizes unless --paper is given: minutes on two cores. Finished draws are kept in the folder: a run that was
-    interrupted goes on where it stopped. With a COMMAND, one experiment alone.
+    Quick sizes unless --paper is given: minutes on two cores. Finished draws are kept in the folder, so an interrupted
+    run resumes where it stopped. With a COMMAND, only one experiment.
     """
     if context.invoked_subcommand is not None:
         return
@@ -295,7 +299,7 @@ def reproduce_all(
         with _bar(not no_progress) as bar:
             results = report.run_all(paper, output, seed=seed, progress=bar)
     except KeyboardInterrupt:
-        sys.exit(f"Interrupted. Finished draws are kept in {output / 'trials'}: the same command goes on from there.")
+        sys.exit(f"Interrupted. Finished draws are kept in {output / 'trials'}: the same command resumes from there.")
     page, text = report.write(results, output, is_paper=paper, seed=seed)
     for table in report.main_tables(results):
         _console().print(table.to_rich())
@@ -306,7 +310,7 @@ def reproduce_correction(
     *,
     output: _Numbers = Path("results/correction.json"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="One column of the table only (n = 2000, sigma = 1): seconds.")
+        bool, typer.Option("--quick", help="Only one column of the table (n = 2000, sigma = 1): seconds.")
     ] = False,
     no_progress: _NoProgress = False,
 ) -> None:
@@ -337,14 +341,14 @@ def reproduce_worst_case(
     *,
     output: _Numbers = Path("results/worst_case.json"),
     picture: _Picture = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Four tests and small N only: seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only four tests and small N: seconds.")] = False,
     seed: _Seed = 0,
     no_progress: _NoProgress = False,
 ) -> None:
     """Repeat the worst case of section 2.2: how often a test needs every row, and how many on average.
 
-    A Gaussian mean at temperature 1, with steps as wide as the posterior, for N up to a million rows. The paper's
-    lemma, compared with what its rivals do, and what its own test does there. Minutes on two cores.
+    A Gaussian mean at temperature 1, with steps as wide as the posterior, for N up to a million rows. Compares the
+    paper's lemma with what the other tests and the paper's own test do. Minutes on two cores.
     """
     require("rich", "matplotlib")
     picture = output.with_suffix(".png") if picture is None else picture
@@ -366,7 +370,7 @@ def reproduce_worst_case(
 def _console() -> Console:
     from rich.console import Console
 
-    # In a file or a pipe there is no width to keep to, and a line of the table stays a line.
+    # A file or a pipe has no fixed width: a line of the table stays one line.
     return Console(width=None if sys.stdout.isatty() else _TABLE_WIDTH)
 
 

@@ -1,4 +1,4 @@
-"""What the commands have in common: refusals before the work is done, in one line."""
+"""What the commands share: refusals in one line, before the work is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ with contextlib.suppress(ModuleNotFoundError):  # `require` says what is missing
 
 
 def require(*modules: str) -> None:
-    """Leave with one line that says what to install if a module is missing."""
+    """Exit with one line that says what to install if a module is missing."""
     for module in modules:
         try:
             importlib.import_module(module)
@@ -22,7 +22,7 @@ def require(*modules: str) -> None:
 
 
 def prepare(output: Path, extensions: list[str], option: str = "--output") -> None:
-    """Refuse a file that could not be written before the work is done, not after."""
+    """Refuse a file that cannot be written, before the work is done."""
     if output.suffix.removeprefix(".").lower() not in extensions:
         raise typer.BadParameter(f"must end in .{', .'.join(extensions)}; got {output}.", param_hint=option)
     check_writable(output, option)

@@ -1,4 +1,4 @@
-"""Files of arrays: written whole or not at all, and read only if they are whole; and the folder where they are kept."""
+"""Files of arrays: written completely or not at all, and read only if complete; and the folder that keeps them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def cache_folder() -> Path | None:
-    """Where computed files are kept, or None on a machine without a home."""
+    """Where computed files are kept, or None on a machine without a home folder."""
     if chosen := os.environ.get("TALLCHAIN_CACHE"):
         return Path(chosen)
     if caches := os.environ.get("XDG_CACHE_HOME"):
@@ -32,7 +32,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.chmod(temporary, 0o644)  # mkstemp makes files for one reader
+        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -40,9 +40,9 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray] | None:
-    """Read arrays of an .npz, all or those named; None where there is none that can be used, or lacks one."""
+    """Read arrays of an .npz, all or those named; None if the file is unusable or lacks one."""
     try:
-        # Opened here: of a truncated archive np.load itself leaves the file open.
+        # Opened here: for a truncated archive np.load would leave the file open.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in (file.files if names is None else names)}
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):

@@ -1,4 +1,4 @@
-"""Tables of pandas and polars, by what they offer: neither library is imported."""
+"""Tables of pandas and polars, recognised by their methods: neither library is imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def columns(quoted: str, frame: Any) -> dict[Any, np.ndarray]:
 
 
 def column(series: Any) -> np.ndarray:
-    """Return the values of a series; where some of its numbers are missing, floats with NaN for these."""
+    """Return the values of a series; if some numbers are missing, floats with NaN for these."""
     values = series.to_numpy()
     if values.dtype != object:
         return values

@@ -1,7 +1,7 @@
 """Users' functions as static fields of parts, and the programs compiled for them.
 
-JAX looks a compiled program up by the static fields of its arguments. The same function gives another program once a
-global it reads has changed, so a function by itself is no name for a program.
+JAX looks up a compiled program by the static fields of its arguments. The same function gives another program once a
+global variable it reads has changed, so a function alone does not identify a program.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from jax.core import Tracer
 
 
 class Function:
-    """A user's function: equal to itself alone, and traced with every digit of a matrix product.
+    """A user's function: equal only to itself, and traced with full precision in matrix products.
 
-    A part makes a new one of every function it is given. A changed global is seen by the next part, and the same part
-    finds its programs again. By default a GPU rounds the float32 factors of a product to 10 bits (TF32).
+    A part makes a new one for every function it is given. The next part sees a changed global, and the same part finds
+    its programs again. By default a GPU rounds the float32 factors of a product to 10 bits (TF32).
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.programs: dict[Program, Any] = {}
-        """Compiled for it; they go when it goes."""
+        """Programs compiled for it; they are released with it."""
         self.handle = Handle(self)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -49,9 +49,10 @@ class Function:
 
 
 class Handle:
-    """Stands for a `Function` in the structure of a pytree, which JAX's caches keep: they do not keep the function.
+    """Stands for a `Function` in the structure of a pytree: JAX's caches keep the structure, but not the function.
 
-    Of a part made inside `jit`, `vmap` and the like nothing but the structure comes out: there it does keep it.
+    If a part is made inside `jit`, `vmap` and the like, only its structure comes out: then the handle keeps the
+    function.
     """
 
     def __init__(self, function: Function) -> None:
@@ -75,12 +76,12 @@ class Handle:
 
 @functools.lru_cache
 def shared(function: Callable[..., Any]) -> Function:
-    """One `Function` for all who give this function, which reads nothing but its arguments: programs are shared."""
+    """One `Function` for every use of a function that reads only its arguments: programs are shared."""
     return Function(function)
 
 
 def as_function(function: Any) -> Any:
-    """Wrap a function; leave what is one already, and what cannot be called, as it is."""
+    """Wrap a function; return a `Function`, or what cannot be called, unchanged."""
     return Function(function) if callable(function) and not isinstance(function, Function) else function
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an event, so that a chunk of draws is never lost half-way."""
+"""Ctrl-C and SIGTERM as an event, so that an unfinished chunk of draws is never lost."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def catch_interrupt() -> Generator[threading.Event]:
     """Turn the first Ctrl-C or SIGTERM into an event; the second raises KeyboardInterrupt.
 
-    Python lets the main thread alone have handlers. Signals that are ignored stay ignored, a SIGTERM handler of the
-    user's stays in place, and so does a handler that was not installed from Python: it could not be put back.
+    Python allows handlers only in the main thread. Signals that are ignored stay ignored. A user's SIGTERM handler
+    stays in place, and so does a handler that was not installed from Python, because it could not be restored.
     """
     interrupted = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The one place where the parts meet: a decision as a small state machine.
+"""Where the parts meet: a decision as a small state machine.
 
     draw(key, position)     -> noise      all the randomness of one decision, drawn once
     open(noise, position)   -> Trial      propose, compute the offset, let the test ask
@@ -6,9 +6,9 @@
     judge(trial)            -> Trial, is_decided, is_accepted
     close(position, trial, is_accepted) -> position, Verdict
 
-`decide` runs one decision from end to end; `tallchain.sample` runs many chains, a look of each at a time.
-The randomness is drawn apart from its use so that many chains can draw it ahead, in bulk: random numbers made for
-chains that do not open a trial at that turn would be the largest waste of the lockstep loop.
+`decide` runs one decision from end to end; `tallchain.sample` runs many chains, a look of each at a time. The
+randomness is drawn separately from its use, so that many chains can draw it ahead, in bulk: random numbers for chains
+that do not open a trial at that turn would be the largest waste of the lockstep loop.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Trial(NamedTuple):
 
     candidate: PyTree
     offset: Array
-    """The part of Delta that the rows the test asks for do not contribute to."""
+    """The part of Delta that does not come from the rows that the test asks for."""
     memory: PyTree
     evidence: Any
     cursor: PyTree
@@ -74,17 +74,17 @@ class Trial(NamedTuple):
     rows_read: Array
     rows_scanned: Array
     is_lost: Array
-    """The test asked for no rows and did not decide: nothing would ever change."""
+    """The test asked for no rows and did not decide, so nothing would ever change."""
 
 
 class Decision(NamedTuple):
     """One decision, made."""
 
     position: PyTree
-    """After it."""
+    """State after the decision."""
     verdict: Verdict
     seen: Trial
-    """What the test had before it when it judged for the last time."""
+    """What the test had seen when it judged for the last time."""
     memory: PyTree
     """What it remembers after that."""
 
@@ -93,7 +93,7 @@ class Decision(NamedTuple):
 class MetropolisHastings:
     """Metropolis-Hastings with an acceptance test of your choice.
 
-    A pytree: pass it to a jitted function as an argument and the data stay an argument too.
+    A pytree: pass it to a jitted function as an argument, and the data are an argument too.
 
     Args:
         posterior: log prior, log likelihood of one row, temperature.
@@ -101,7 +101,7 @@ class MetropolisHastings:
         proposal: how to propose, e.g. `RandomWalk(scale)`.
         acceptance: how to decide; the default is `MinibatchBarker()`.
         surrogate: a control variate, e.g. `surrogates.Taylor(...)`: the test then sees residuals per row.
-        bound: f(position, candidate), at least the range over rows (largest minus smallest) of
+        bound: f(position, candidate), an upper bound on the range over rows (largest minus smallest) of
             log p(x_i | candidate) - log p(x_i | position), for the tests that need one.
     """
 
@@ -168,10 +168,10 @@ class MetropolisHastings:
         """What a proposal may look at."""
         return Target(self.posterior, self.surrogate, self.source)
 
-    # ---- BlackJAX's shape: one chain ---------------------------------------------------------
+    # ---- BlackJAX's interface: one chain ---------------------------------------------------------
 
     def init(self, position: PyTree, rng_key: Array | None = None) -> State:
-        """Start a chain; a position the posterior cannot start from is refused."""
+        """Start a chain; refuse a position from which the posterior cannot start."""
         if self.in_float64 and jnp.result_type(float) != jnp.float64:
             raise ValueError(
                 f"`kernel.init(...)`: {self.source.population.num_rows:,} rows at temperature "
@@ -229,7 +229,7 @@ class MetropolisHastings:
         )
 
     def look(self, position: PyTree, trial: Trial) -> Trial:
-        """Read one window of the rows asked for, or of others that the source reads first."""
+        """Read one window of the rows asked for, or of rows that the source reads first."""
         ask = trial.ask
         log_ratio = self.row_log_ratio(position, trial.candidate)
         cursor, seen = self.source.look(trial.cursor, ask, self.width, log_ratio, trial.evidence.of)
@@ -246,8 +246,8 @@ class MetropolisHastings:
     def judge(self, trial: Trial) -> tuple[Trial, Array, Array]:
         """Let the test judge if it has seen what it asked for.
 
-        A log ratio that is not finite is rejected at once, and so is one on which a test neither decides nor asks for
-        rows: no decision goes on for ever.
+        A candidate whose log ratio is not finite is rejected at once, and so is one for which the test neither decides
+        nor asks for rows: no decision goes on forever.
         """
         is_ready = jnp.asarray(trial.ask.rows <= 0)
         judgement = self.acceptance.judge(trial.memory, trial.offset, trial.evidence, self.source.population)
@@ -255,7 +255,7 @@ class MetropolisHastings:
         evidence = trial.evidence
         is_decided = jnp.asarray(judgement.is_decided)
         if judgement.ask.fresh is not False:
-            # What ends the trial, decided or not finite, `close` must still see.
+            # `close` must still see what ended the trial: a decision, or a log ratio that is not finite.
             is_forgotten = is_ready & judgement.ask.fresh & is_finite & ~is_decided
             evidence = where(is_forgotten, evidence.empty(), evidence)
         is_lost = is_ready & ~is_decided & (judgement.ask.rows <= 0)
@@ -269,7 +269,7 @@ class MetropolisHastings:
         return judged, is_over, is_finite & judgement.is_accepted & ~is_lost
 
     def close(self, position: PyTree, trial: Trial, is_accepted: Array) -> tuple[PyTree, Verdict]:
-        """Move or stay, and say what it came to."""
+        """Move or stay, and return the verdict."""
         log_ratio = trial.evidence.mean + trial.offset
         # -inf is an answer: the candidate is impossible. NaN and +inf are not.
         is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_ratio) | trial.is_lost
@@ -288,7 +288,7 @@ class MetropolisHastings:
         return jnp.asarray(offset, jnp.result_type(float))
 
     def row_log_ratio(self, position: PyTree, candidate: PyTree) -> RowFunction:
-        """Return the function of a row Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)), less a surrogate's."""
+        """Return the function of a row Lambda_i = (N/K) (log p(x_i | t') - log p(x_i | t)), minus a surrogate's."""
         return residual(self.posterior, self.surrogate, position, candidate, self._factor, in_float64=self.in_float64)
 
     @property
@@ -318,7 +318,7 @@ def _check_surrogate(surrogate: Any, source: Source, bound: Any) -> None:
     if bound is not None:
         raise ValueError(
             "`MetropolisHastings(surrogate=..., bound=...)`: a bound on the range of the log ratios does not bound the "
-            "residuals that a surrogate leaves. Leave the bound out; a test that needs one scans the rows for it."
+            "residuals that a surrogate leaves. Leave the bound out; a test that needs one then reads all rows."
         )
     population = source.population
     if isinstance(surrogate, SummedSurrogate) and surrogate.num_rows != population.total:
@@ -332,10 +332,10 @@ def _check_copies(source: Source, bound: Any) -> None:
     population = source.population
     if bound is not None and population.total < population.num_rows + population.num_exact:
         raise ValueError(
-            "`MetropolisHastings(bound=...)` does not go with a source that has some rows several times "
+            "`MetropolisHastings(bound=...)` does not work with a source that has some rows several times "
             f"(`copies=...`; this one has {population.num_rows:,} for {population.total:,} rows of data). Each copy "
-            "counts for a part of a row, so the bound does not hold for the numbers the test sees. Leave the bound "
-            "or the copies out; without a bound, a test that needs one scans the rows for it."
+            "counts as a part of a row, so the bound does not hold for the numbers the test sees. Leave the bound "
+            "or the copies out; without a bound, a test that needs one reads all rows."
         )
 
 

@@ -1,4 +1,4 @@
-"""Random keys: threefry alone, whose numbers do not depend on what else is drawn with them."""
+"""Random keys: only threefry, whose numbers do not depend on what else is drawn with them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def make_key(seed: int) -> Array:
 
 
 def as_threefry(key: Array) -> Array:
-    """Return one threefry key as it is, a hash of any other; of typed keys and of words as `PRNGKey` makes them.
+    """Return a threefry key unchanged, and a hash of any other key; takes typed keys, and words as from `PRNGKey`.
 
-    Mapped over keys, the generators "rbg" and "unsafe_rbg" give numbers that depend on the batch, and the same ones to
-    many chains.
+    Mapped over keys, the generators "rbg" and "unsafe_rbg" give numbers that depend on the batch, and give many chains
+    the same numbers.
     """
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jr.wrap_key_data(key, impl=_IMPLEMENTATION if len(key) == 2 else "rbg")

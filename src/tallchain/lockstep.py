@@ -4,11 +4,11 @@ Under `vmap(while_loop)` every chain waits for the slowest at every decision. He
 every chain; a chain that has decided closes its trial, writes its draw at its own index, and opens its next trial at
 the next turn, before it looks. No chain waits for another, and every lane does useful work at every turn.
 
-The randomness of the decisions ahead is drawn in bulk at the beginning of a chunk, from keys folded by chain and draw:
-so neither the length of a chunk nor the other chains have a part in it.
+The randomness of the decisions ahead is drawn in bulk at the beginning of a chunk, from keys folded by chain and draw.
+So it depends neither on the length of a chunk nor on the other chains.
 
-On a CPU the work of one turn is too small for XLA to share out among cores. So the chains are dealt out instead: a
-group of them for each core, in lockstep among themselves, each group in a thread of its own.
+On a CPU the work of one turn is too small for XLA to divide among cores. So the chains are divided instead: each core
+has a group of them in lockstep, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Machine(Protocol):
 
 
 class Lane(NamedTuple):
-    """One chain: the number of the draw it is deciding, where it is, and the decision under way."""
+    """One chain: the number of the draw it is deciding, where it is, and its trial."""
 
     draw: Array
     position: PyTree
@@ -72,7 +72,7 @@ class Lane(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A draw on record."""
+    """A recorded draw."""
 
     position: PyTree
     verdict: Verdict
@@ -135,7 +135,7 @@ def run(
             is_time = jnp.sum(lanes.is_waiting & is_running) >= share * jnp.sum(is_running)
             lanes = lax.cond(is_time, open_all, lambda lanes: lanes, lanes)
         lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
-        # Slots of lanes that have not decided are out of bounds, and dropped.
+        # Slots of undecided lanes are out of bounds, and dropped.
         slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)
         record = jax.tree.map(
             lambda all_, one: all_.at[chains, slot].set(one, mode="drop", unique_indices=True), record, drawn
@@ -157,12 +157,12 @@ def run(
 class Runner:
     """Runs the chunks of one kernel, a group of its chains on each core.
 
-    The program is compiled in the thread of the caller, with JAX's settings there (`jax.enable_x64` and the like, which
-    threads do not hand on); the threads of the groups only execute it.
+    The program is compiled in the thread of the caller, with JAX's settings there (such as `jax.enable_x64`, which
+    threads do not inherit); the threads of the groups only execute it.
     """
 
     def __init__(self, kernel: Machine, schedule: Schedule, keys: Array, slots: int) -> None:
-        # A plain number becomes an array by the settings of the thread that does it. (Its type stays weak.)
+        # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
         self._shared = jax.tree.map(jnp.asarray, (kernel, schedule))
         self._keys = keys
         self._slots = slots
@@ -189,20 +189,20 @@ class Runner:
 
 
 def execute(compiled: Any, *arguments: Any, **ends: Array) -> tuple[Lane, Drawn]:
-    """Run one chunk of one group to its end."""
+    """Run one chunk of one group."""
     try:
         return jax.block_until_ready(compiled(*arguments, **ends))
     except Exception as error:
         if error.args[1:] not in (("nan",), ("inf",)):
             raise
-        raise FloatingPointError(  # JAX's own names the program, and nothing that a user has written
-            f"a decision came to {error.args[1]}, and `jax_debug_{error.args[1]}s` is set: the log prior or the log "
+        raise FloatingPointError(  # JAX's own message names the program, and nothing that a user has written
+            f"a decision gave {error.args[1]}, and `jax_debug_{error.args[1]}s` is set: the log prior or the log "
             "likelihood is not finite at some candidate. Without that setting such candidates are rejected and counted."
         ) from error
 
 
 def num_groups(num_chains: int) -> int:
-    """Groups of equal size to deal the chains out to: one per core of a CPU if that comes out even."""
+    """Number of equal groups to divide the chains into: one per core of a CPU if that divides evenly."""
     if jax.default_backend() != "cpu":
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -236,7 +236,7 @@ def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple
 
 
 def _open(kernel: Machine, schedule: Schedule, lane: Lane, noise: Any) -> Lane:
-    """Open the next trial of one chain, if it waits for that."""
+    """Open the next trial of one chain, if it is waiting for one."""
     opened = _at(schedule, kernel, lane.draw).open(noise, lane.position)
     return lane._replace(trial=where(lane.is_waiting, opened, lane.trial), is_waiting=jnp.zeros((), bool))
 
@@ -247,7 +247,7 @@ def _at(schedule: Schedule, kernel: Machine, draw: Array) -> Machine:
 
 
 def _share_waiting(kernel: Machine) -> float:
-    """Share of the chains that must wait before candidates are made; 0 where each gets its own at once."""
+    """Share of the chains that must wait before candidates are made; 0 if each gets its own at once."""
     proposal = kernel.proposal if isinstance(kernel, MetropolisHastings) else None
     return proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
 

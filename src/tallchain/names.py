@@ -38,7 +38,7 @@ def _walk(tree: PyTree, path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], An
 
 
 def in_order_of(tree: PyTree, like: PyTree) -> PyTree:
-    """Return the same tree with the keys of its dicts in the order that those of `like` have."""
+    """Return the same tree with the keys of its dicts in the order of `like`."""
     if type(like) is dict:
         return {key: in_order_of(tree[key], like[key]) for key in like}
     children, structure = jax.tree.flatten(tree, is_leaf=lambda node: node is not tree)
@@ -49,7 +49,7 @@ def in_order_of(tree: PyTree, like: PyTree) -> PyTree:
 
 
 def coordinates(name: str, shape: tuple[int, ...], names: Names) -> list[str]:
-    """Return a name for every entry of a leaf; labels, where `names` has as many as a vector has entries."""
+    """Return a name for every entry of a leaf: a label, if `names` has one for each entry of a vector."""
     labels = names.get(name, ())
     if labels and shape == (len(labels),):
         return list(labels) if name == "position" else [f"{name}[{label}]" for label in labels]
@@ -57,7 +57,7 @@ def coordinates(name: str, shape: tuple[int, ...], names: Names) -> list[str]:
 
 
 def labels_of(posterior: Any, position: PyTree) -> dict[str, tuple[str, ...]]:
-    """Return a posterior's labels for the entries of vectors, or say which do not fit the position."""
+    """Return a posterior's labels for the entries of vectors; refuse labels that do not fit the position."""
     labels = dict(getattr(posterior, "names", ()))
     leaves = named_leaves(position)
     for name, of in labels.items():

@@ -21,8 +21,8 @@ def static(default: Any = dataclasses.MISSING) -> Any:
 def part(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree; fields marked `static()` belong to its structure.
 
-    Constructors check and prepare what the user gave them; JAX rebuilds parts with tracers inside. So rebuilding
-    does not go through the constructor, which is what sets this apart from `jax.tree_util.register_dataclass`.
+    Constructors check and prepare what the user gave them; JAX rebuilds parts with tracers inside. So rebuilding skips
+    the constructor, unlike with `jax.tree_util.register_dataclass`.
     """
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(cls)

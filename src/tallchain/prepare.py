@@ -1,4 +1,4 @@
-"""Everything temperature 1 needs, in one call: mode, surrogate, influential rows, proposal; and whether it pays."""
+"""Everything that temperature 1 needs, in one call: mode, surrogate, influential rows and proposal, if they pay."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from tallchain.types import (
     Source,
 )
 
-_BATCH = 50  # rows between two judgements, where more than the least are needed
-_MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be of use
-_SMALL_SHARE = 0.01  # of all rows: a surrogate that takes fewer is better than none
-_FEW = 1.2  # times the least batch: no other order would take many fewer
+_BATCH = 50  # rows between two judgements, if more than the least are needed
+_MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be useful
+_SMALL_SHARE = 0.01  # of all rows: a surrogate that needs fewer is better than none
+_FEW = 1.2  # times the least batch: no other order would need many fewer
 _METHODS = {
     "none": "every row alike",
     "copies": "rows that matter come more often, and count for less each time",
     "exact": "every decision reads the rows that matter most, and samples the others",
 }
-_LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be worth it
-# Of random-walk steps among independent proposals, which do not find back from tails that are heavier than theirs. The
-# further the posterior is from normal, the more; a share w of them takes 2 w of the effective draws.
+_LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be useful
+# Share of random-walk steps among independent proposals, which get stuck in tails that are heavier than theirs. The
+# further the posterior is from normal, the larger; a share w costs 2 w of the effective draws.
 _LEAST_WALK, _MOST_WALK = 0.02, 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A posterior made ready to be sampled at its own temperature (`print` it: it says what was chosen, and why)."""
+    """A posterior prepared for sampling at its own temperature (`print` it to see what was chosen, and why)."""
 
     posterior: Posterior
     source: Source
@@ -51,7 +51,7 @@ class Prepared:
     reference: Reference
     laplace: Laplace
     surrogate: Taylor | None
-    """None where no surrogate pays."""
+    """None if no surrogate pays."""
     influence: Influence
     proposal: Proposal
     findings: tuple[str, ...]
@@ -70,12 +70,12 @@ class Prepared:
         """Make the sampler.
 
         Args:
-            acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's kind where the
-                noise of Delta* is small, as it is with a surrogate that pays; with a bound, `Confidence()`.
-            proposal: another one than was chosen.
-            bound: on the range over rows of the log ratios, for `Confidence`, as `MetropolisHastings(bound=...)` takes
-                it. It holds for the log ratios themselves and not for what a surrogate leaves of them, so the kernel
-                then has NO surrogate, and every row is sampled alike; decisions read more rows.
+            acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's test if the
+                noise of Delta* is small, as with a surrogate that pays; with a bound, `Confidence()`.
+            proposal: to use in place of the one chosen.
+            bound: a range bound for `Confidence`, as `MetropolisHastings(bound=...)` takes it. It holds for the log
+                ratios and not for the residuals of a surrogate, so the kernel then has NO surrogate, and every row is
+                sampled alike; decisions read more rows.
         """
         rows, default, surrogate = self.influence, Penalty(), self.surrogate
         if bound is None:
@@ -97,7 +97,7 @@ class Prepared:
 
     @property
     def recentre(self) -> Callable[[PyTree], Taylor] | None:
-        """For `sample(recentre=...)`: the same surrogate at another point, by a pass over all rows."""
+        """For `sample(recentre=...)`: the same surrogate at another position, by a sweep over all rows."""
         if self.surrogate is None:
             return None
         order = self.surrogate.order
@@ -105,7 +105,7 @@ class Prepared:
 
     @property
     def rows_per_decision(self) -> int:
-        """Rows that a decision of `kernel()` will read, about: a pilot, and fresh rows for the estimate."""
+        """About how many rows a decision of `kernel()` will read: a pilot, and fresh rows for the estimate."""
         rows, pilot = self.influence.chosen, max(self.influence.batch_size, LEAST_ROWS)
         reads = rows.num_exact + pilot + math.ceil(max(rows.rows, LEAST_ROWS))
         return min(reads, self.reference.num_rows)
@@ -143,21 +143,19 @@ def prepare(
 ) -> Prepared:
     """Find the mode, expand there, score the rows, and choose what reads the fewest of them.
 
-    Where no surrogate pays, it says so and what to do, and leaves the surrogate out.
+    If no surrogate pays, it says so and what to do, and leaves the surrogate out.
 
     Args:
         posterior: log prior, log likelihood of one row, temperature.
         data: all rows, as for a source: an array, a pytree of arrays with the rows along the first axis, or a frame.
-            A shuffled copy is made, and nobody keeps another. Or a source, e.g. `Shuffled(data, 50, seed=3)`, of which
-            no copy is made.
+            One shuffled copy is made. Or a source, e.g. `Shuffled(data, 50, seed=3)`, which is not copied.
         initial: a position to start the search for the mode from.
-        orders: of the expansions to try, until one takes about the least batch.
-        batch_size: m, the rows between two judgements, at least; None for 20 where these are enough for a variance of
-            1, and 50 elsewhere.
+        orders: of the expansions to try, until one needs only about the least batch.
+        batch_size: m, the rows between two judgements, at least; None for 20 if these are enough for a variance of 1,
+            and 50 otherwise.
         num_draws: proposals to score rows with, and as many to judge by; each reads every row.
         seed: of these.
-        progress: show a progress bar for the mode (needs `rich`); elsewhere than on a terminal, a line every ten
-            seconds or more.
+        progress: show a progress bar for the mode (needs `rich`); without a terminal, a line every ten seconds or more.
     """
     begun = time.perf_counter()
     source = as_shuffled("prepare", data, batch_size)
@@ -172,7 +170,7 @@ def prepare(
     tried: dict[int, tuple[Taylor | None, Influence]] = {}
     costs: dict[int, float] = {}
     for order in (*orders, 0):
-        # Reading every row again to find out is not worth it where a decision takes so few.
+        # If a decision needs this few rows, reading every row again to find a better order is not worth it.
         if costs and min(costs.values()) <= (_FEW * least if order else _SMALL_SHARE * reference.num_rows):
             continue
         surrogate = Taylor(posterior, source, reference, order) if order else None
@@ -209,7 +207,7 @@ def _name(order: int) -> str:
 
 def _words(costs: dict[int, float], best: int) -> str:
     each = ", ".join(f"{cost:,.0f} with {_name(order)}" for order, cost in sorted(costs.items()))
-    return f"surrogate            chosen: {_name(best)}; rows that the estimate of a log ratio takes: {each}"
+    return f"surrogate            chosen: {_name(best)}; rows needed to estimate a log ratio: {each}"
 
 
 def _does_not_pay(costs: dict[int, float], reference: Reference) -> str:

@@ -1,4 +1,4 @@
-"""How far the work is: a bar on a terminal and in a notebook, elsewhere a plain line every so often."""
+"""Progress: a bar on a terminal and in a notebook, elsewhere a plain line from time to time."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _SHARE = 0.05  # of the time so far between two lines: a run of hours does not f
 
 
 class Show(Protocol):
-    """Shows how far the work is."""
+    """Shows progress."""
 
     def __call__(self, done: int, words: str = "", total: int | None = None) -> None:
-        """Show `done` of `total`, which is as it was unless given, and what else there is to say."""
+        """Show `done` of `total`, which keeps its value unless given, and some words."""
         ...
 
 
 @contextmanager
 def shown(wanted: bool, what: str, total: int | None = None) -> Generator[Show]:
-    """Yield a function that shows progress; one that does nothing if none is wanted."""
+    """Yield a function that shows progress, or does nothing if none is wanted."""
     if not wanted:
         yield lambda done, words="", total=None: None
         return
@@ -49,7 +49,7 @@ def shown(wanted: bool, what: str, total: int | None = None) -> Generator[Show]:
 
 
 class Lines:
-    """Writes a line to stderr every so often; a short run has none."""
+    """Writes a line to stderr from time to time; a short run has none."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what, self._total = what, total

@@ -58,10 +58,10 @@ def sample(
 ) -> Trace:
     """Draw `num_samples` draws from each of `num_chains` chains, in lockstep.
 
-    A key determines the draws, whatever the chunk size; a chain uses the same random numbers however many others run.
-    Ctrl-C or SIGTERM ends the run in order: the draws so far come back, with `is_interrupted` set and without the pass
-    over all rows. They are cut to the length of the shortest chain; chains that are very far behind are left out, and
-    named (see `Trace.left_out`). During that pass it ends the pass alone.
+    A key determines the draws, for any chunk size; a chain uses the same random numbers however many others run. Ctrl-C
+    or SIGTERM ends the run cleanly: it returns the draws so far, with `is_interrupted` set and without the scan. They
+    are cut to the length of the shortest chain; chains that are very far behind are left out, and named (see
+    `Trace.left_out`). During the scan it ends only the scan.
 
     Args:
         key: a JAX random key.
@@ -69,18 +69,18 @@ def sample(
         initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
             readings are possible and some array has two axes or more, it is one per chain).
         num_samples: draws to keep from each chain.
-        num_chains: chains, a look of each at a time; many of them make better use of the machine than one.
-        num_warmup: draws to make first and throw away; their rows are counted in the trace.
+        num_chains: chains in lockstep; many of them use the machine better than one.
+        num_warmup: draws to make first and discard; their rows are counted in the trace.
         schedule: temperature and proposal scale as functions of the draw.
         recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
             surrogate was made (root mean square over coordinates), it is made again at their mean; never after. The
             kernel with that surrogate is `trace.kernel`.
-        scan: proposals at which to read EVERY row, once, at the end: a minibatch cannot know of rows it has not seen,
-            so that a few rows which carry the posterior go unnoticed without it. A warning says what it found; 0 leaves
-            it out.
-        progress: show a progress bar (needs `rich`; elsewhere than on a terminal, a line every ten seconds or more); or
-            a function to call with the draws so far and all draws.
+        scan: proposals at which to read EVERY row, once, at the end. A minibatch does not know the rows it has not
+            seen, so without the scan a few rows that carry the posterior go unnoticed. A warning says what it found; 0
+            leaves it out.
+        progress: show a progress bar (needs `rich`; without a terminal, a line every ten seconds or more); or a
+            function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)
@@ -113,7 +113,7 @@ def sample(
         )
 
     def find_last() -> _Last:
-        """Return the kernel as it was at the last draw; none if the device has failed: the draws matter more."""
+        """Return the kernel as it was at the last draw; None if the device has failed, since the draws matter more."""
         try:
             last = schedule.at(kernel, jnp.int32(num_warmup + recorder.num_kept - 1))
             return _Last(last, settings_of(last, is_scheduled=schedule.temperature is not None))
@@ -149,8 +149,8 @@ def sample(
                 found = _scanned(last.kernel, recorder, scan, scan_key, interrupt, progress=progress is True)
             except Exception as error:
                 raise SamplingError(
-                    f"The draws are made, and the pass over all rows that checks them broke: {error!r}. They are in "
-                    "the `trace` of this exception; `sample(scan=0)` leaves the pass out.",
+                    f"The draws are made, but the scan of all rows that checks them failed: {error!r}. They are in "
+                    "the `trace` of this exception; `sample(scan=0)` leaves the scan out.",
                     trace_of(last, _Found(), is_interrupted=is_interrupted),
                 ) from error
         trace = trace_of(last, found, is_interrupted=is_interrupted)
@@ -166,7 +166,7 @@ class _Last(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What the pass over all rows has come to."""
+    """What the scan has found."""
 
     scan: Scan | None = None
     seconds: float = 0.0
@@ -188,14 +188,14 @@ def _scanned(
     try:
         found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=progress), ()
     except KeyboardInterrupt:
-        found, notes = None, ("the pass over all rows was interrupted",)
+        found, notes = None, ("the scan was interrupted",)
     return _Found(found, time.perf_counter() - began, notes)
 
 
 def _recentred(
     kernel: MetropolisHastings, positions: PyTree, draw: int, recentre: Callable[[PyTree], Surrogate]
 ) -> tuple[MetropolisHastings, str]:
-    """Make the surrogate again where the chains are, if they are far from where it was made; and say so."""
+    """Make the surrogate again at the chains' mean, if they are far from its reference; and say so."""
     flat = np.asarray(jax.vmap(lambda position: ravel_pytree(position)[0])(positions), np.float64)
     assert isinstance(kernel.surrogate, PlacedSurrogate)
     here = np.asarray(ravel_pytree(kernel.surrogate.position)[0], np.float64)
@@ -205,7 +205,7 @@ def _recentred(
     if far <= _FAR:
         return kernel, f"{words}, which stayed"
     moved = recentre(jax.tree.map(lambda leaf: jnp.mean(leaf, 0), positions))
-    return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a pass over all rows)"
+    return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a sweep over all rows)"
 
 
 def _notes_of(source: Source) -> tuple[str, ...]:
@@ -241,7 +241,9 @@ def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) 
     if not isinstance(kernel.surrogate, PlacedSurrogate):
         raise ValueError("`sample(recentre=...)` needs a kernel with a surrogate that has a position, as Taylor does.")
     if num_chains < 2:
-        raise ValueError("`sample(recentre=..., num_chains=1)`: the spread of chains tells how far they are: run more.")
+        raise ValueError(
+            "`sample(recentre=..., num_chains=1)`: the spread of the chains shows how far they are: run more."
+        )
 
 
 def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int) -> PyTree:

@@ -20,8 +20,8 @@ class Schedule:
     """What changes from draw to draw, e.g. a hot start that cools to temperature 1 with a smaller step.
 
     Args:
-        temperature: K as a function of the draw; None keeps the posterior's.
-        scale: the proposal's scale as a function of the draw; None keeps the proposal's.
+        temperature: K as a function of the draw; None keeps the posterior's temperature.
+        scale: the proposal's scale as a function of the draw; None keeps the scale.
 
     The functions take the number of the draw as a traced integer, counted from 0 at the first WARM-UP draw, so write
     them with `jax.numpy`: `Schedule(temperature=lambda draw: jnp.where(draw < 400, 100.0, 1.0))`.
@@ -47,7 +47,7 @@ class Schedule:
         return kernel if self.scale is None else kernel.scaled(self.scale(draw))
 
     def check(self, kernel: MetropolisHastings, position: PyTree, num_draws: int) -> float | None:
-        """Refuse values that are wrong at any of up to a thousand draws of the run; return the lowest temperature."""
+        """Refuse wrong values, checked at up to a thousand draws of the run; return the lowest temperature."""
         least = None
         draws = np.unique(np.linspace(0, num_draws - 1, 1000).astype(np.int32))
         if self.temperature is not None:

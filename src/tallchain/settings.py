@@ -19,7 +19,7 @@ _LONGEST = 100
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Of a run, in words."""
+    """Settings of a run, in words."""
 
     test: str
     proposal: str
@@ -31,7 +31,7 @@ class Settings:
 
     @property
     def is_tempered(self) -> bool:
-        """Whether the draws are of something else than the posterior."""
+        """Whether the draws are not from the posterior."""
         return self.temperature != 1
 
     def lines(self) -> list[str]:
@@ -58,7 +58,7 @@ def settings_of(kernel: MetropolisHastings, *, is_scheduled: bool = False) -> Se
 
 
 def describe(part: Any, *, static_only: bool = False) -> str:
-    """Return the name of a part with its settings, as far as they are plain values, arrays or parts without arrays."""
+    """Return the name of a part with those settings that are plain values, arrays or parts without arrays."""
     if not dataclasses.is_dataclass(part):
         return name_of(part)
     values = [(f, getattr(part, f.name)) for f in dataclasses.fields(part)]
@@ -69,7 +69,7 @@ def describe(part: Any, *, static_only: bool = False) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a value in words; nothing for one that has arrays of its own."""
+    """Return a value in words; empty for a value with arrays of its own."""
     if isinstance(value, bool | int | float | str):
         return repr(value)
     if dataclasses.is_dataclass(value) and not jax.tree.leaves(value):
@@ -83,7 +83,7 @@ def _plain(value: Any) -> str:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a function, or what an object that is called like one says of itself."""
+    """Return the name of a function, or the description of a callable object."""
     function = inspect.unwrap(function.function if isinstance(function, Function) else function)
     if isinstance(function, functools.partial):
         return f"{name_of(function.func)} (partial)"

@@ -1,7 +1,7 @@
 """The pipeline on one page: the records that pass between the parts, and what each part promises.
 
-A posterior meets a proposal; a source hands out rows; an acceptance test asks for rows and judges what they showed.
-The parts do not know each other. They meet in `tallchain.kernel`, and only through the records below.
+A proposal makes a candidate for a posterior; a source reads rows; an acceptance test asks for rows and judges what they
+showed. The parts do not know each other. They meet only in `tallchain.kernel`, through the records below.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ RowFunction = Callable[[PyTree], Array]  # one row of the data -> one number
 
 
 def dot(a: Array, b: Array) -> Array:
-    """a @ b with every digit of its type: by default a GPU may round float32 factors to 10 bits (TF32)."""
+    """a @ b in full precision: by default a GPU may round float32 factors to 10 bits (TF32)."""
     return jnp.dot(a, b, precision=lax.Precision.HIGHEST)
 
 
 class Population(NamedTuple):
-    """What a test may know of the source: all of it static."""
+    """What a test may know about the source: all of it static."""
 
     num_rows: int
     """N, the rows to sample from."""
     batch_size: int
-    """Rows a test should ask for at a time when it has no wish of its own."""
+    """Rows a test should ask for at a time if it does not set its own number."""
     repeats: bool
     """Whether a row may come twice in one decision: then reading N rows is not reading all rows."""
     num_exact: int = 0
-    """Further rows, which every decision reads: the source puts what they say into the offset, a test never sees it."""
+    """Additional rows, which every decision reads: the source adds their part to the offset; a test never sees it."""
 
     num_data: int = 0
-    """Rows of the data, if some are there to sample more than once, each for a part of a row; else 0."""
+    """Rows of the data, if some have several copies, each a part of a row; else 0."""
 
     @property
     def total(self) -> int:
@@ -49,7 +49,7 @@ class Population(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a proposal may look at: the parts of the kernel as the schedule has them at this draw."""
+    """What a proposal may look at: the parts of the kernel as the schedule sets them at this draw."""
 
     posterior: Posterior
     surrogate: Surrogate | None
@@ -57,7 +57,7 @@ class Target(NamedTuple):
 
 
 class Proposed(NamedTuple):
-    """A candidate, and what it took."""
+    """A candidate, and what it cost."""
 
     position: PyTree
     log_correction: Array | float
@@ -67,12 +67,12 @@ class Proposed(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What a test wants before it is asked again."""
+    """What a test wants to read before it judges again."""
 
     rows: Array | int
     """How many rows."""
     census: Array | bool = False
-    """Every row once, in storage order, whatever the way the source samples (then `rows` is N)."""
+    """Every row once, in storage order, however the source samples (then `rows` is N)."""
     apart: Array | bool = False
     """Count these rows as scanned to set the test up, not as looked at by the test."""
     fresh: Array | bool = False
@@ -83,7 +83,7 @@ class Seen(NamedTuple):
     """What one look has shown."""
 
     evidence: Any
-    """Of the rows that were asked for."""
+    """Evidence of the rows that were asked for."""
     taken: Array
     """How many of these were read."""
     read: Array
@@ -99,9 +99,9 @@ class Block(NamedTuple):
     index: Array
     """Where the source keeps each row."""
     is_valid: Array
-    """Entries that count: the others were in a block before."""
+    """Entries that count: the others were in an earlier block."""
     share: Array
-    """1/c for a row that the source has c times, each for a part of a row; else 1."""
+    """1/c for a row that the source has c times, each as a part of a row; else 1."""
     is_sampled: Array
     """False for rows that every decision reads."""
 
@@ -116,7 +116,7 @@ class Judgement(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What one decision came to, and what it cost."""
+    """The outcome of one decision, and what it cost."""
 
     is_accepted: Array
     rows_read: Array
@@ -124,9 +124,9 @@ class Verdict(NamedTuple):
     rows_scanned: Array
     """Additional rows scanned, for bounds, designs or proposals."""
     log_ratio: Array
-    """The estimate Delta* (exact after a full read) on which the decision fell."""
+    """The estimate Delta* (exact after a full read) that the decision used."""
     is_invalid: Array
-    """The log ratio was NaN or +inf, or the test could not decide, and the candidate was rejected for it."""
+    """The log ratio was NaN or +inf, or the test could not decide, so the candidate was rejected."""
     extras: dict[str, Array]
     """What else the test reports, by name."""
 
@@ -143,13 +143,13 @@ class Evidence(Protocol):
         ...
 
     def empty(self) -> Any:
-        """Return the summary of no rows; a class method will do where the evidence so far does not matter."""
+        """Return the summary of no rows; may be a class method if the evidence so far does not matter."""
         ...
 
     def of(self, values: Array, is_valid: Array) -> Any:
         """Summarise one window; entries that are not valid do not count.
 
-        Called on the evidence so far; a class method will do where it does not matter.
+        Called on the evidence so far; may be a class method if that does not matter.
         """
         ...
 
@@ -178,7 +178,7 @@ class Posterior(Protocol):
 
 
 class Proposal(Protocol):
-    """A way to a candidate. `draw` makes the noise, `propose` uses it."""
+    """A rule that proposes candidates. `draw` makes the noise, `propose` uses it."""
 
     def check(self, position: PyTree) -> None:
         """Refuse a position it cannot move."""
@@ -189,7 +189,7 @@ class Proposal(Protocol):
         ...
 
     def propose(self, noise: PyTree, position: PyTree, target: Target) -> Proposed:
-        """Make the candidate; most proposals have no use for the target."""
+        """Make the candidate; most proposals do not use the target."""
         ...
 
 
@@ -226,21 +226,21 @@ class AcceptanceTest(Protocol):
     def open(self, noise: PyTree, bound: Array | None, population: Population) -> tuple[PyTree, Any, Ask]:
         """Begin: return a memory, the evidence of no rows, and what to read first.
 
-        `bound` is at least the range (largest minus smallest) of the numbers per row, None where nobody gave one.
+        `bound` is an upper bound on the range (largest minus smallest) of the numbers per row, or None.
         """
         ...
 
     def judge(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> Judgement:
         """Judge, once the rows asked for have been read. Pure.
 
-        `offset` is the part of the log ratio that the rows asked for do not contribute to.
+        `offset` is the part of the log ratio that does not come from the rows asked for.
         """
         ...
 
 
 @runtime_checkable
 class ReportingTest(AcceptanceTest, Protocol):
-    """A test that has more to say of a decision."""
+    """A test that reports more about a decision."""
 
     def report(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> dict[str, Array]:
         """Return numbers by name, to keep with the verdict."""
@@ -252,7 +252,7 @@ class IntegratedTest(AcceptanceTest, Protocol):
     """A test whose own randomness does not affect how many rows it reads, so that an audit can integrate it out."""
 
     def chance(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> Array:
-        """P(accept) given the rows on which the decision falls."""
+        """P(accept) given the rows that decide."""
         ...
 
 
@@ -266,7 +266,7 @@ class ApproximateTest(AcceptanceTest, Protocol):
 
 
 class Surrogate(Protocol):
-    """A control variate: a function q_i of the position for every row, of which the sum Q is known in closed form."""
+    """A control variate: a function q_i of the position for every row, whose sum Q is known in closed form."""
 
     def check(self, position: PyTree) -> None:
         """Refuse a position that it has no values for."""
@@ -293,7 +293,7 @@ class PlacedSurrogate(Surrogate, Protocol):
 
 @runtime_checkable
 class SummedSurrogate(Surrogate, Protocol):
-    """A surrogate that knows of how many rows it is the sum."""
+    """A surrogate that knows how many rows it sums over."""
 
     @property
     def num_rows(self) -> int:
@@ -314,7 +314,7 @@ class Source(Protocol):
         ...
 
     def some_rows(self, count: int) -> PyTree:
-        """Return at most so many of the rows to sample from, as good as chosen at random."""
+        """Return at most this many of the rows to sample from, practically chosen at random."""
         ...
 
     def draw(self, key: Array) -> PyTree:
@@ -322,7 +322,7 @@ class Source(Protocol):
         ...
 
     def start(self, noise: PyTree) -> PyTree:
-        """Return the cursor of a fresh pass."""
+        """Return the cursor of a fresh decision."""
         ...
 
     def look(
@@ -335,7 +335,7 @@ class Source(Protocol):
     ) -> tuple[PyTree, Seen]:
         """Evaluate the row function on the next window; return the cursor and what was seen.
 
-        Evidence, not rows, so that a source spread over devices can merge it across them.
+        It returns evidence, not rows, so that a source spread over devices can merge it across them.
         """
         ...
 
@@ -353,10 +353,10 @@ class Source(Protocol):
         Args:
             summarise: makes a summary of a block. A part, so that its arrays are arguments of the program, and not
                 constants; programs are kept by its `log_likelihood`, if it has one.
-            merge: of the result so far (None at first) and the summaries of some blocks, which have the blocks along a
-                first axis, makes the result. By default they are added up in float64.
-            lanes: numbers worked on at a time for each row, about: the more, the narrower the blocks.
-            results: numbers in a summary, about: the more, the fewer blocks are summarised at a time.
+            merge: makes the result from the result so far (None at first) and the summaries of some blocks, which have
+                the blocks along a first axis. By default they are added up in float64.
+            lanes: about how many numbers are worked on at a time for each row: the more, the narrower the blocks.
+            results: about how many numbers a summary has: the more, the fewer blocks are summarised at a time.
             report: called with the rows read so far, between dispatches; may raise to end the sweep.
         """
         ...
@@ -371,17 +371,17 @@ class Source(Protocol):
         Args:
             exact: indices of rows that EVERY decision reads; only the others are sampled. For the few rows on which
                 most depends (`surrogates.influence`).
-            copies: how often the source is to have each row, at least once; None: once. A row that is there c times
-                counts for 1/c of a row each time, so that Delta* stays unbiased, and rows that matter more are met
-                more often: row i with probability proportional to c_i.
-            batch_size: m, the rows a test reads between judgements; None for as many as now.
+            copies: how often the source has each row, at least once; None: once. A row with c copies counts as 1/c of a
+                row each time, so that Delta* stays unbiased, and rows that matter more are read more often: row i with
+                probability proportional to c_i.
+            batch_size: m, the rows a test reads between judgements; None keeps the number.
         """
         ...
 
 
 @runtime_checkable
 class SuitedSource(Source, Protocol):
-    """A source that reads in another way for another test."""
+    """A source whose way of reading depends on the test."""
 
     def suited(self, appetite: int) -> Source:
         """Return the same rows, to be read by a test that wants `appetite` rows between judgements."""
@@ -390,9 +390,9 @@ class SuitedSource(Source, Protocol):
 
 @runtime_checkable
 class NotedSource(Source, Protocol):
-    """A source with something to say in a summary."""
+    """A source with notes for a summary."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What, in words."""
+        """The notes, in words."""
         ...

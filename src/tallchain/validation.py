@@ -12,18 +12,18 @@ _LONGEST_QUOTE = 200
 
 
 def is_traced(tree: Any) -> bool:
-    """Whether some value is a tracer: inside `jit` or `vmap` shapes can be checked, values cannot."""
+    """Whether some value is a tracer: inside `jit` or `vmap` shapes can be checked, but values cannot."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def is_positive(value: Any) -> bool:
-    """Whether a value is one positive finite number; anything else is not, whatever it is."""
+    """Whether a value is one positive finite number."""
     is_number = not isinstance(value, str | bool | None) and np.ndim(value) == 0
     return is_number and np.issubdtype(np.asarray(value).dtype, np.number) and bool(0 < value < np.inf)
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Whether a value is a whole number, at least so large; True and False are not numbers."""
+    """Whether a value is a whole number, at least `least`; True and False are not numbers."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
 
 

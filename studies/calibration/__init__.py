@@ -1,9 +1,10 @@
 """Simulation-based calibration (Talts et al. 2018): the rank of a true parameter among draws of its posterior.
 
 Draw parameters from the prior, rows given the parameters, and positions from the posterior given the rows: each
-parameter and its draws then have the same law given the rows, so its rank among them is uniform. No closed form is
-needed. Here every draw is the end of a chain of its own. A chain starts in the normal approximation of its posterior,
-not at the truth: so ranks are fair however long chains are, and four relaxation times let errors show.
+parameter and its draws then have the same distribution given the rows, so its rank among them is uniform. No closed
+form is needed. Here every draw is the end of a chain of its own. A chain starts in the normal approximation of its
+posterior, not at the truth, so chains of any length do not favour the truth. Four relaxation times are long enough for
+errors to show.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 START_WIDTH = 2.0  # of the starts, in standard deviations of the normal approximation
-FACTORS = (0.67, 0.8, 0.9, 1.1, 1.25, 1.5)  # wrong variances for which to say how often they are seen
+FACTORS = (0.67, 0.8, 0.9, 1.1, 1.25, 1.5)  # wrong variances for which to measure how often they are detected
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +43,9 @@ class Config:
     rows: int = 1000
     """Of a data set."""
     sets: int | None = None
-    """Data sets; None for as many as model and test say."""
+    """Data sets; None for the number that model and test set."""
     relaxations: float = 4.0
-    """Relaxation times that a chain is long."""
+    """Length of a chain in relaxation times."""
     power_repetitions: int = 1000
     seed: int = 7
 
@@ -70,13 +71,13 @@ class Ranks(NamedTuple):
     scanned: float
     acceptance: float
     memory: float
-    """What is left of a start at the end of a chain, as a share: the largest over parameters."""
+    """Share of a start that is left at the end of a chain: the largest over parameters."""
 
 
 def rank(model_name: str, test_name: str, config: Config, broken: Break | None = None) -> Ranks:
     """Simulate data sets, sample each posterior, and rank the truth among the draws."""
     model, test = MODELS[model_name], TESTS[test_name]
-    # Data sets of their own for each combination: what chance does to one is nothing to the others.
+    # Each combination has data sets of its own, so that the results are independent.
     words = [config.seed, list(MODELS).index(model_name), list(TESTS).index(test_name)]
     random = np.random.default_rng(words)
     joint = simulate(model, random, config.num_sets(model_name, test_name), config.rows)
@@ -180,11 +181,11 @@ def page(result: Result) -> dict[str, str]:
     steps = " or ".join(f"{step:g}" for step in dict.fromkeys(configuration["step"].values()))
     header = ["model", "test", "data sets", "share of rows a decision reads", "acceptance", "p"]
     text = (
-        f"{table(header, rows)}\n\n{configuration['rows']:,} rows a data set, steps of {steps} posterior standard "
-        f"deviations, {configuration['chains']} chains, {configuration['relaxation_times']:g} relaxation times long: "
-        f"at most {memory:.2f} of where a chain started is left where it ends. Refused is p < {limit:.1g}, "
-        f"{configuration['level']:g} shared among all of them (Bonferroni; also Holm's first step). Samplers broken on "
-        "purpose, all of them `MinibatchBarker()` otherwise, "
+        f"{table(header, rows)}\n\n{configuration['rows']:,} rows per data set, steps of {steps} posterior standard "
+        f"deviations, {configuration['chains']} chains of {configuration['relaxation_times']:g} relaxation times: "
+        f"at most {memory:.2f} of a chain's start is left at its end. The check refuses p < {limit:.1g}, which is "
+        f"{configuration['level']:g} divided among all lines (Bonferroni; also Holm's first step). Samplers broken on "
+        "purpose, otherwise `MinibatchBarker()`, "
         f"and their p:\n\n{table(['broken', *models], broken)}\n\nHow often the check refuses draws of a wrong "
         f"variance, by its ratio to the right one (one parameter, {results['power']['sets']:,} data sets): {seen}."
     )

@@ -43,9 +43,9 @@ def end_of_chains(
 ) -> Ends:
     """Run `draws` decisions of every chain (set, chain).
 
-    With the same keys, the chains of a data set are those that `sample` draws for it alone from rows that nobody has
-    shuffled before. Data and scale have the data set as their first axis; the kernel is that of one of them, whose
-    rows are not used.
+    With the same keys, the chains of a data set are those that `sample` draws for it alone from rows that are not
+    shuffled before. Data and scale have the data set as their first axis; the kernel is that of one of them, whose rows
+    are not used.
     """
     sets, chains, size = positions.shape
     of_set = jnp.repeat(jnp.arange(sets, dtype=jnp.int32), chains)
@@ -70,7 +70,7 @@ class At(NamedTuple):
 
 @part
 class OneOfMany:
-    """What a decision needs of a source: the rows of one data set out of many, in the order of row numbers."""
+    """What a decision needs from a source: the rows of one data set out of many, in the order of row numbers."""
 
     numbers: Source
     """A source of 0, 1, ..., N - 1."""
@@ -80,11 +80,11 @@ class OneOfMany:
 
     @property
     def population(self) -> Population:
-        """That of the row numbers."""
+        """The population of the row numbers."""
         return self.numbers.population
 
     def start(self, noise: PyTree) -> PyTree:
-        """Begin as the row numbers do."""
+        """Begin like the row numbers."""
         return self.numbers.start(noise)
 
     def look(
@@ -105,10 +105,10 @@ class OneOfMany:
 
 @part
 class Many:
-    """Decisions on many data sets in the shape of one kernel; see `lockstep.Machine`."""
+    """Decisions on many data sets with the interface of one kernel; see `lockstep.Machine`."""
 
     kernel: MetropolisHastings
-    """Its source hands out row numbers."""
+    """Its source returns row numbers."""
     data: PyTree
     """(set, row, ...)."""
     scale: Array

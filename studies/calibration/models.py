@@ -1,4 +1,4 @@
-"""The models, the tests, and data sets from their joint law."""
+"""The models, the tests, and data sets from their joint distribution."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEWTON = 8
 
 
 class Model(NamedTuple):
-    """A posterior, and how its parameters and rows come about."""
+    """A posterior, and how to simulate its parameters and rows."""
 
     posterior: tc.Posterior
     prior_sd: float
@@ -54,7 +54,7 @@ class SpanBound:
     span: float
 
     def __call__(self, position: Array, candidate: Array) -> Array:
-        """Return the range, at least."""
+        """Return the range bound."""
         return self.span * jnp.abs(candidate - position)[0]
 
 
@@ -65,7 +65,7 @@ def _posterior(prior_sd: float, log_likelihood: Any, temperature: float = 1.0) -
 _NOISE_SD = 2.0
 
 MODELS: dict[str, Model] = {
-    # A temperature K with a normal likelihood is a variance K times as large: the rows have that variance.
+    # Temperature K with a normal likelihood means a variance K times as large, which the rows have.
     "normal mean": Model(
         _posterior(1.0, LinearLogLikelihood(1.0), _NOISE_SD**2),
         1.0,
@@ -101,7 +101,7 @@ class Setting(NamedTuple):
 
     make: Callable[[], AcceptanceTest]
     acceptance: float
-    """Roughly, for the length of chains."""
+    """Rough acceptance, for the length of chains."""
     batch: int = 50
     times: int = 1
     """As many data sets as the model says: more where rows are few."""
@@ -119,7 +119,7 @@ TESTS: dict[str, Setting] = {
 
 
 class Joint(NamedTuple):
-    """Parameters and rows from their joint law, with the normal approximation of each posterior."""
+    """Parameters and rows from their joint distribution, with the normal approximation of each posterior."""
 
     truth: np.ndarray
     """(set, parameter)."""
@@ -131,7 +131,7 @@ class Joint(NamedTuple):
 
 
 def simulate(model: Model, random: np.random.Generator, sets: int, rows: int) -> Joint:
-    """Draw from the joint law of a model."""
+    """Draw from the joint distribution of a model."""
     x = model.features(random, rows).astype(np.float32)
     truth = random.normal(0, model.prior_sd, (sets, x.shape[1])).astype(np.float32)
     y = model.outcomes(random, truth @ x.T).astype(np.float32)

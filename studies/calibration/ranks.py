@@ -11,15 +11,16 @@ from scipy.special import ndtri
 from studies.calibration.models import MODELS, TESTS
 
 CHAINS = 9  # per data set, one draw of each: a rank is one of 0, ..., 9
-LEVEL = 0.01  # chance that one of all combinations is refused though all are sound
+LEVEL = 0.01  # chance that some combination is refused although all are sound
 
 
 def p_values(ranks: np.ndarray) -> dict[str, float]:
     """p-values of uniform ranks (set, parameter), by statistic; the smallest over parameters, times their number.
 
-    A chi-square test sees any shape of histogram, and none well. The mean of the ranks' normal scores sees draws that
-    are off to one side, their mean square draws that are too wide or too narrow. The latter is also summed over
-    parameters, in standard errors between data sets, because the parameters of one are not independent.
+    A chi-square test can see any shape of histogram, but none well. The mean of the ranks' normal scores sees draws
+    that are off to one side, and their mean square sees draws that are too wide or too narrow. The mean square is also
+    summed over parameters, with standard errors between data sets, because the parameters of one data set are not
+    independent.
     """
     num_sets, size = ranks.shape
     every = ndtri((np.arange(CHAINS + 1) + 0.5) / (CHAINS + 1))
@@ -38,7 +39,7 @@ def p_values(ranks: np.ndarray) -> dict[str, float]:
 
 
 def p_value(ranks: np.ndarray) -> float:
-    """Bonferroni's p-value of all of `p_values`."""
+    """Bonferroni's p-value for all of `p_values`."""
     found = p_values(ranks)
     return min(1.0, len(found) * min(found.values()))
 
@@ -49,7 +50,7 @@ def is_calibrated(ranks: np.ndarray) -> bool:
 
 
 def counts(ranks: np.ndarray) -> np.ndarray:
-    """How often each rank came: (parameter, rank)."""
+    """How often each rank occurred: (parameter, rank)."""
     return np.stack([np.bincount(column, minlength=CHAINS + 1) for column in ranks.T])
 
 

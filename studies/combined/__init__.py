@@ -1,17 +1,18 @@
 """Two tests at each look: may AustereMH's t-test decide before the minibatch test can, and what does that cost?
 
-The constructions differ in the variable that the t-test adds to Delta* before it asks for the sign, and in how that is
-tied to the noise of the minibatch test (Z, X_corr), which decides when the t-test could not:
+The constructions differ in the variable that the t-test adds to Delta* before it tests the sign, and in how this
+variable depends on the noise of the minibatch test (Z, X_corr), which decides when the t-test could not:
 
-    fresh       X_log drawn apart: a test of Barker's kind, and another one if that was not sure
-    uniform     X_log made of the same uniform as X_corr
+    fresh       X_log drawn separately: a test like Barker's, and another one if that was not sure
+    uniform     X_log made from the same uniform as X_corr
     sum         sigma Z + X_corr, which is logistic
-    curtailed   X_corr alone, with s2 - sigma^2 for s2: is the decision of the minibatch test all but made?
-    metropolis  -log u: Metropolis' test, and one of Barker's kind if that was not sure
+    curtailed   X_corr alone, with s2 - sigma^2 for s2: is the decision of the minibatch test almost certain?
+    metropolis  -log u: Metropolis' test, and one like Barker's if that was not sure
 
 on the minibatch test that grows its batch until s2 < sigma^2, as printed; and `Combined`, which is "curtailed" on the
-minibatch test that plans its batch by a pilot, the default. Measured are rows, and two errors: that of detailed balance
-at fixed pairs, and that of the draws on the paper's mixture. `early` is the share of decisions made by the t-test.
+minibatch test that plans its batch by a pilot, the default. The study measures rows and two errors: that of detailed
+balance at fixed pairs, and that of the draws on the paper's mixture. `early` is the share of decisions made by the
+t-test.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Grown:
         """Decide by the minibatch test where it can, else by the t-test where that is sure."""
         late = self.barker.judge(memory.barker, offset, evidence, population)
         s2 = variance_of_mean(evidence, population)
-        # The minibatch test wants sigma^2 of the noise in Delta*: only what is beyond it hides its decision.
+        # The minibatch test uses sigma^2 of the noise in Delta*: only the rest hides its decision.
         doubt = s2 - self.barker.sigma**2 if self.coupling == "curtailed" else s2
         gap = evidence.mean + offset + memory.threshold
         student = self.austere._quantile(jnp.int32(0), evidence.count)
@@ -105,7 +105,7 @@ PLANNED: Tests = {
     **{f"Combined({epsilon})": partial(Combined, epsilon) for epsilon in EPSILONS},
     "Combined(0.001, MinibatchBarker(1.2))": lambda: Combined(0.001, tc.MinibatchBarker(1.2)),
 }
-# One part is the minibatch test itself, with its randomness used as `Combined` does: what differs is the early stop.
+# One part is the minibatch test itself, with its randomness used as in `Combined`: only the early stop differs.
 PLANNED_ALIKE = {"Combined(looks=1)": partial(Combined, looks=1)} | {
     name: test for name, test in PLANNED.items() if name != "MinibatchBarker()"
 }
@@ -118,7 +118,7 @@ CHOSEN = {
 
 
 def is_early(decision: Decision) -> Array:
-    """Whether the decision is the t-test's."""
+    """Whether the t-test made the decision."""
     memory = decision.memory
     if hasattr(memory, "plan"):
         return decision.seen.evidence.count < memory.plan

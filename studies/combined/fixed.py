@@ -33,7 +33,7 @@ class Case(NamedTuple):
     batch: int
     """m."""
     rows: int
-    """To simulate for a decision: more than nearly all of them take."""
+    """Rows to simulate for a decision: more than nearly all decisions take."""
 
 
 CASES = {
@@ -45,7 +45,7 @@ CASES = {
 
 
 class Decided(NamedTuple):
-    """Decisions, by way there or back, Delta, and rows."""
+    """Decisions, by direction, Delta, and rows."""
 
     is_accepted: Any
     rows_read: Any
@@ -85,7 +85,7 @@ def fixed_pairs(case: Case, law: str, decisions: int, at_once: int) -> list[dict
     """The error of detailed balance, log a(Delta)/a'(-Delta) - Delta with a' for rows of the other sign.
 
     Where a' = 1 - a, as for all tests here but "metropolis", this is the error in log-odds of acceptance. All tests see
-    the same rows and the same noise, so that differences from the first one are known better than the errors.
+    the same rows and the same noise, so that differences from the first test are known better than the errors.
     """
     random = np.random.default_rng(SEED)
     made = {name: test() for name, test in case.tests.items()}
@@ -104,7 +104,7 @@ def fixed_pairs(case: Case, law: str, decisions: int, at_once: int) -> list[dict
 
 
 def summary(decided: Decided, reference: Decided) -> dict[str, Any]:
-    """Say what a test read, and how wrong it was, by itself and beyond the reference."""
+    """Return what a test read, and how wrong it was, alone and compared with the reference."""
     accepted, expected = decided.is_accepted, reference.is_accepted
     rate, expected_rate = accepted.mean(-1), expected.mean(-1)
     turned = (accepted != expected).mean(-1)

@@ -20,18 +20,18 @@ from tallchain.types import (
 )
 
 MANY = 10**9
-"""N: rows that are there for all that a test knows."""
+"""N, as far as a test knows."""
 
 
 @part
 class Given(Stored):
-    """A source that hands out its rows in the order they are in, as the first of very many.
+    """A source that returns its rows in order, as the first of very many.
 
-    A decision that asks for more than there are has a log ratio that is not a number: its verdict is invalid.
+    A decision that asks for more rows than there are has a log ratio of NaN: its verdict is invalid.
 
     Args:
         data: the rows.
-        batch_size: m, the rows a test reads between judgements unless it has a wish of its own.
+        batch_size: m, the rows a test reads between judgements unless it sets its own number.
     """
 
     def __init__(self, data: Array, batch_size: int) -> None:
@@ -40,7 +40,7 @@ class Given(Stored):
 
     @property
     def population(self) -> Population:
-        """So many rows that no test reads a share of them worth mentioning."""
+        """So many rows that no test reads a noticeable share of them."""
         return Population(MANY, self.batch_size, repeats=True)
 
     def width(self, appetite: int) -> int:

@@ -22,7 +22,7 @@ TIMED = ("MinibatchBarker()", "Combined(0.001)")
 
 
 def on_mixture(kernel: tc.MetropolisHastings, grid: Grid, sizes: Sizes) -> dict[str, Any]:
-    """Sample, and say what it read and how far the draws are from the exact posterior."""
+    """Sample, and return what it read and how far the draws are from the exact posterior."""
     chains, draws, warmup = sizes
     starts = exact_starts(grid, chains)
     trace = tc.sample(jr.key(SEED), kernel, starts, draws, num_chains=chains, num_warmup=warmup, progress=False)

@@ -1,6 +1,6 @@
 """The error of the test at a fixed b, with no stopping rule: its order in b, with and without the skew correction.
 
-By quadrature with the variance of the rows known, and by simulation for the test as it is used. Some ten minutes; three
+By quadrature with known variance of the rows, and by simulation for the test as it is used. Some ten minutes; three
 on a GPU, with a hundred times the decisions.
 """
 
@@ -36,10 +36,10 @@ class Config:
     rows: int = 1_000_000
     """Drawn from each law."""
     steps: int = 31
-    """In each posterior, of which one is typical; 0 for the laws alone."""
+    """Steps in each posterior, to choose a typical one from; 0 for the laws alone."""
     batches: tuple[int, ...] = (25, 50, 100, 200, 400, 800, 1600)
     decisions: int | None = None
-    """To simulate; None for as many as the device makes in minutes."""
+    """Decisions to simulate; None for as many as the device makes in minutes."""
     few_laws: int | None = None
     """How many of the laws; None for all."""
 
@@ -50,7 +50,7 @@ class Config:
 
     @property
     def num_decisions(self) -> int:
-        """To simulate."""
+        """Decisions to simulate."""
         return self.decisions or (40_000 if jax.default_backend() == "cpu" else 4_000_000)
 
 
@@ -75,7 +75,7 @@ def run(config: Config, keep: Keep = forget) -> Result:
 
 
 def summary(everything: dict[str, Rows], measured: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Put together what is on record."""
+    """Put the results together."""
     moments = [{"rows": name} | rows.moments() for name, rows in everything.items()]
     return {"moments": moments, **measured, "powers": powers(measured)}
 
@@ -94,7 +94,7 @@ def configuration(config: Config) -> dict[str, Any]:
 
 
 def page(result: Result) -> dict[str, str]:
-    """The power of b, the errors at one b, and the paper's bound."""
+    """The power of b, the errors at one b, and the paper's error bound."""
     return {"orders": _orders(result.results), "paper_bound": _paper_bound(result.results)}
 
 
@@ -114,19 +114,19 @@ def _orders(results: dict[str, Any]) -> str:
         *(f"error at b = {SHOWN}: no correction", "A.5 as printed", "skew"),
     ]
     clear = min(mean_error(r) / r["standard_error_of_mean"] for r in results["simulation"])
-    told = f"{_floor(results)} Every simulated error is at least {clear:.0f} standard errors."
+    told = f"{_floor(results)} Every simulated error is at least {clear:.0f} times its standard error."
     return f"{table(header, rows)}\n\n{told}"
 
 
 def _floor(results: dict[str, Any]) -> str:
-    """What the interpolation between shipped tables leaves, at the largest b."""
+    """The error that interpolation between shipped tables leaves, at the largest b."""
     left, whole = (
         [select(results["quadrature"], entry["rows"], rule)[-1] for entry in results["moments"]]
         for rule in ("skew", "none")
     )
     shares = [mean_error(a) / mean_error(b) for a, b in zip(left, whole, strict=True)]
     return (
-        f"With variance and skewness known the shipped tables leave {min(shares):.1%} to {max(shares):.1%} of the "
+        f"With variance and skewness known, the shipped tables leave {min(shares):.1%} to {max(shares):.1%} of the "
         f"uncorrected error at b = {left[0]['b']}."
     )
 
@@ -137,9 +137,9 @@ def _paper_bound(results: dict[str, Any]) -> str:
         series = [r for r in results["quadrature"] if (r["rows"], r["b"]) == (entry["rows"], SHOWN)]
         error = {r["rule"]: r["chance_error"] for r in series}
         rows.append([entry["rows"], f"{bound(entry, SHOWN):.2f}", f"{error['none']:.5f}", f"{error['skew']:.5f}"])
-    return table([f"b = {SHOWN}", "the bound", "error of P(accept), no correction", "skew correction"], rows)
+    return table([f"b = {SHOWN}", "error bound", "error of P(accept), no correction", "skew correction"], rows)
 
 
 def pictures(result: Result) -> dict[str, Figure]:
-    """The errors against b, and the paper's bound."""
+    """The errors against b, and the paper's error bound."""
     return {"orders": orders_figure(result.results), "bound": bound_figure(result.results)}

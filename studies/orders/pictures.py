@@ -1,4 +1,4 @@
-"""The errors against b, and the paper's bound."""
+"""The errors against b, and the paper's error bound."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def _guide(axes: Any, rule: str, b: np.ndarray, start: float) -> None:
 
 
 def bound_figure(results: dict[str, Any]) -> Figure:
-    """The paper's bound, the estimate by skewness, and the error itself against b."""
+    """The paper's error bound, the estimate by skewness, and the error itself against b."""
     entries = [entry for entry in results["moments"] if entry["rows"] in BOUNDED]
     figure, grid = panels((9.6, 4.4), 1, len(entries), grid=True, sharey=True)
     b = batches(results)
     for axes, entry in zip(grid[0], entries, strict=True):
         axes.axhline(1, color=GREY, ls=":", label="1: a bound above it says nothing")
-        axes.plot(b, bound(entry, b), color=VERMILION, marker="s", ms=4, label="the paper's bound")
+        axes.plot(b, bound(entry, b), color=VERMILION, marker="s", ms=4, label="the paper's error bound")
         estimate = np.abs(entry["skewness"]) * KNOWN_VARIANCE**1.5 / np.sqrt(b) / 6
         axes.plot(b, estimate, color=GREEN, ls="--", label=r"$|\kappa_3|/6$ (log-odds)")
         for rule in ("none", "skew"):
@@ -88,5 +88,5 @@ def bound_figure(results: dict[str, Any]) -> Figure:
 
 
 def bound(entry: dict[str, Any], b: Any) -> Any:
-    """The paper's bound on the distance of the studentised mean's CDF from the normal one, of standardised rows."""
+    """The paper's error bound, on the distance of the studentised mean's CDF from the normal one; standardised rows."""
     return (6.4 * entry["third_absolute_moment"] + 2 * entry["first_absolute_moment"]) / np.sqrt(b)

@@ -10,7 +10,7 @@ from studies.pairs import mean_error
 
 CLEAR = 3.0  # standard errors above which a point counts in the fit
 LATE = 400
-"""Rows from which the power of b is fitted once more, nearer to its limit."""
+"""Least b for the second fit of the power of b, nearer to its limit."""
 
 Entries = list[dict[str, Any]]
 
@@ -30,7 +30,7 @@ def powers(measured: dict[str, Entries]) -> Entries:
 
 
 def power_of(series: Entries) -> dict[str, Any]:
-    """Fit the power of b to the mean errors: least squares in logs, over the points that stand clear of their noise."""
+    """Fit the power of b to the mean errors: least squares in logs, over the points well above their noise."""
     clear = [entry for entry in series if mean_error(entry) > CLEAR * entry.get("standard_error_of_mean", 0.0)]
     late = [entry for entry in clear if entry["b"] >= LATE]
     return {"power": slope(clear), "late_power": slope(late), "fitted_b": [entry["b"] for entry in clear]}

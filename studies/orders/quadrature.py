@@ -1,4 +1,4 @@
-"""The error with the variance of the rows known, by quadrature.
+"""The error with known variance of the rows, by quadrature.
 
 The chance to accept is an integral over the characteristic function of the mean of b rows (Gil-Pelaez 1951), so that
 there is no simulation noise.
@@ -37,7 +37,7 @@ def characteristic(rows: Rows, b: int, variance: float) -> np.ndarray:
 def chances(noise: np.ndarray, atoms: Atoms, padding: float, deltas: np.ndarray = DELTAS) -> np.ndarray:
     """P(Delta + e + X_nc + X_corr > 0) = 1/2 + (1/pi) int_0^inf Im phi(t)/t dt, phi the characteristic function.
 
-    By the midpoint rule, the error of which is the chance that the sum is beyond 2 pi/step = 63: nothing.
+    By the midpoint rule, whose error is the chance that the sum is beyond 2 pi/step = 63, which is negligible.
     """
     t = FREQUENCIES[:, None]
     phi = noise * np.exp(-((padding * FREQUENCIES) ** 2) / 2) * (np.exp(1j * t * atoms[0]) @ atoms[1])
@@ -68,7 +68,7 @@ def known_variance(gamma: float, b: int) -> dict[str, Atoms]:
 
 
 def by_quadrature(rows: Rows, b: int) -> list[dict[str, Any]]:
-    """Error in log-odds of each rule, the variance of the rows known."""
+    """Error in log-odds of each rule, with known variance of the rows."""
     noise = characteristic(rows, b, KNOWN_VARIANCE)
     padding = float(np.sqrt(KNOWN_SIGMA**2 - KNOWN_VARIANCE))
     fine = np.linspace(-8, 8, 161)

@@ -1,7 +1,7 @@
 """The error of the test as it is used, with variance and skewness estimated from the b rows that also give Delta*.
 
-By simulation. The same rows serve all rules and all Delta. What is known exactly, the test with the variance known and
-moments of the mean and of s2, is regressed out of the chances.
+By simulation. All rules and all Delta use the same rows. What is known exactly (the test with known variance, and
+moments of the mean and of s2) is regressed out of the chances.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def readings(values: Array, gamma: Array, population: Population) -> list[Readin
 
 @partial(jax.jit, static_argnames=("b", "count"))
 def products(key: Array, rows: Array, gamma: Array, tables: list[Tables], b: int, count: int) -> Array:
-    """Sums of the products of all pairs of: 1, the controls, and the chances to accept less Barker's, by rule."""
+    """Sums of the products of all pairs of: 1, the controls, and the chances to accept minus Barker's, by rule."""
     population = Population(len(rows), b, repeats=True)
 
     def at_deltas(table: Tables, reading: Reading) -> Array:
@@ -68,7 +68,7 @@ def products(key: Array, rows: Array, gamma: Array, tables: list[Tables], b: int
 
 
 def expected_controls(rows: Rows, b: int) -> np.ndarray:
-    """The known means of the controls of `products`: the test with the variance known, and moments of mean and s2."""
+    """The known means of the controls of `products`: the test with known variance, and moments of mean and s2."""
     noise = characteristic(rows, b, USED_VARIANCE)
     plain = minimax(LADDER[0])
     simple = chances(noise, (plain.atoms, plain.weights), float(np.sqrt(LADDER[0] ** 2 - USED_VARIANCE)))

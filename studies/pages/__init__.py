@@ -27,7 +27,7 @@ def pieces() -> dict[str, str]:
 
 
 def fill(text: str) -> str:
-    """Replace what stands between the markers."""
+    """Replace the text between the markers."""
 
     def piece(match: re.Match[str]) -> str:
         name = match[1]

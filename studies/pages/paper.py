@@ -1,4 +1,4 @@
-"""Pieces from the report at the paper's sizes, which `tallchain reproduce --paper` has written into results/paper/."""
+"""Pieces from the report at the paper's sizes, which `tallchain reproduce --paper` wrote into results/paper/."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ def table_1(record: dict[str, Any]) -> str:
     config = record["config"]
     return (
         table([*ROW_HEADER, "total variation (± s.e.)"], rows)
-        + f"\n\n{config['rows']:,} rows, {config['trials']} trials of {config['draws']:,} draws, seed {config['seed']}."
+        + f"\n\n{config['rows']:,} rows, {config['trials']} repetitions of {config['draws']:,} draws, seed "
+        f"{config['seed']}."
     )
 
 
 def table_2(record: dict[str, Any]) -> str:
     """Rows per decision on MNIST, next to the printed ones."""
     return "\n\n".join(
-        f"{task['name']}, {task['trials']} trials of {task['draws']:,} draws:\n\n"
+        f"{task['name']}, {task['trials']} repetitions of {task['draws']:,} draws:\n\n"
         + table(
             [*ROW_HEADER, "accuracy at the end (± s.e.)"],
             [

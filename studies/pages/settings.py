@@ -9,17 +9,25 @@ from studies import audit, defaults
 from studies.mixture import bias_cells
 from studies.study import load
 
-# test: (assumes, exact?, needs apart from rows)
+# test: (assumes, exact?, needs besides rows)
 TESTS = {
     "Metropolis()": ("nothing", "yes", "all rows at every decision"),
     "Barker()": ("nothing", "yes", "all rows at every decision"),
-    "MinibatchBarker()": ("the mean of b rows is nearly normal; skewness allowed for", "to order 1/b", "nothing"),
-    "Combined()": ("the same", "to order 1/b", "nothing"),
-    "MinibatchBarker.paper()": ("the mean of b rows is normal, rows not skewed", "to order 1/sqrt(b)", "nothing"),
+    "MinibatchBarker()": ("the mean of b rows is nearly normal; corrects its skewness", "to order 1/b", "nothing"),
+    "Combined()": ("the same as `MinibatchBarker()`", "to order 1/b", "nothing"),
+    "MinibatchBarker.paper()": (
+        "the mean of b rows is normal, and rows are not skewed",
+        "to order 1/sqrt(b)",
+        "nothing",
+    ),
     "Penalty()": ("the mean of b rows is nearly normal", "to order 1/sqrt(b), small", "nothing"),
-    "NormalBarker()": ("also treats logistic noise as normal", "no: off by up to 0.0095", "nothing"),
+    "NormalBarker()": (
+        "the mean of b rows is nearly normal; also treats logistic noise as normal",
+        "no: off by up to 0.0095",
+        "nothing",
+    ),
     "Austere(0.005)": ("the mean of b rows is nearly normal, from the first look", "no: designed error", "nothing"),
-    "Confidence(0.005)": ("nothing", "no: designed error", "the range of the log ratios: a bound, or a scan"),
+    "Confidence(0.005)": ("nothing", "no: designed error", "a range bound, or all rows at every decision"),
 }
 ON_MIXTURE = (
     "MinibatchBarker()",
@@ -70,12 +78,12 @@ def choosing() -> str:
             if result["mean_scanned"]:
                 cost += f" + {result['mean_scanned']:,.0f} scanned"
         rows.append([f"`{name}`", *words, cost, f"{result['acceptance']:.2f}"])
-    header = ["test", "assumes", "exact", "needs", "rows a decision, mixture of 1,000,000", "acceptance there"]
+    header = ["test", "assumes", "exact", "needs", "rows per decision, mixture of 1,000,000", "acceptance there"]
     return table(header, rows)
 
 
 def evidence() -> str:
-    """Of every setting, on both targets: what audits say of its decisions, what it reads, and its bias in long runs."""
+    """For every setting, on both targets: audits of its decisions, what it reads, and its bias in long runs."""
     found, audits = load("defaults").results, load("audit").results
     header = ["setting", *audit.HEADER, *defaults.HEADER]
     parts = []

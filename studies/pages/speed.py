@@ -27,8 +27,8 @@ def speed() -> str:
         "mixture, m = 50",
         "lockstep over `vmap(while_loop)`",
         "looks of the slowest chain over mean looks",
-        "time per row looked at over a plain pass",
-        "a group of chains for each of 2 cores over one group",
+        "time per row looked at over a plain sweep",
+        "one group of chains per core (2) over one group",
     ]
     sizes = load("scaling").results
     growth = ", ".join(f"{s['time_over_time_at_smallest_N']:.2f} at N = {s['rows']:.0e}" for s in sizes[1:])

@@ -227,7 +227,7 @@ def test_a_support_in_the_log_prior_is_right(key: jax.Array) -> None:
 def test_a_batch_of_two_is_too_small_for_the_paper_s_rule() -> None:
     """Two rows that happen to be alike have no variance, so that they decide: wrongly."""
     rows = np.random.default_rng(9).standard_exponential(NUM_ROWS)
-    with pytest.warns(RuntimeWarning, match="fell on fewer than 20 rows"):
+    with pytest.warns(RuntimeWarning, match="used fewer than 20 rows"):
         _, z = run(kernel_of(rows, tc.MinibatchBarker.paper(batch=2)), rows, scan=0)
     assert not agrees(z)
 

@@ -1,4 +1,4 @@
-"""The pass over all rows at the end of a run: its moments against NumPy, and what it complains of."""
+"""The scan at the end of a run: its moments against NumPy, and what it warns of."""
 
 from __future__ import annotations
 

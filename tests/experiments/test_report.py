@@ -49,7 +49,7 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module.Config, "quick", lambda seed, config=config: config)
     seen: list[str] = []
     results = report.run_all(False, tmp_path, seed=SEED, progress=lambda done, total, what: seen.append(what))
-    assert any("mixture: Confidence(), 2 trials, 30 of 30 draws" in what for what in seen)
+    assert any("mixture: Confidence(), 2 repetitions, 30 of 30 draws" in what for what in seen)
     page, text = report.write(results, tmp_path, is_paper=False, seed=SEED)
     told = text.read_text()
     for words in (

@@ -141,5 +141,5 @@ def test_refuses() -> None:
 )
 def test_a_source_that_is_reweighted_already_is_refused(copies: np.ndarray) -> None:
     source = tc.Shuffled(MODEL.data, 10).reweighted(copies=copies)
-    with pytest.raises(ValueError, match="the source is reweighted already"):
+    with pytest.raises(ValueError, match="the source is already reweighted"):
         influence(MODEL.posterior, source, None, LAPLACE)

@@ -45,8 +45,8 @@ class Austere:
         se = sd/sqrt(n) sqrt(1 - (n-1)/(N-1)),   stop when P(T_{n-1} > |mean - mu0|/se) < epsilon or n = N.
 
     Approximates Metropolis' test on all rows at the same u. Assumes that the mean of n rows is nearly normal, from the
-    first look on. `epsilon` is the error of one look; that of the whole decision, over all looks, is several times
-    larger and is what `conservative` and `nonconservative` design for.
+    first look on. `epsilon` is the error of one look. The error of the whole decision, over all looks, is several times
+    larger; `conservative` and `nonconservative` design for that error.
 
     Args:
         epsilon: error allowed at each look, in (0, 1/2).
@@ -54,13 +54,13 @@ class Austere:
     """
 
     batch: int | None = static()
-    """Rows between looks where there is one design; None for the source's `batch_size`."""
+    """Rows between looks, if there is one design; None for the source's `batch_size`."""
     is_designed: bool = static()
-    """Whether every decision has a design of its own, which takes a census."""
+    """Whether every decision has a design of its own, which needs a census."""
     batches: Array
     """Rows between looks, by design."""
     quantiles: Array
-    """Of Student's t, by design and node of 1/nu."""
+    """Quantiles of Student's t, by design and node of 1/nu."""
 
     def __init__(self, epsilon: float, batch: int | None = None) -> None:
         if not is_positive(epsilon) or epsilon >= 0.5:
@@ -70,13 +70,13 @@ class Austere:
 
     @classmethod
     def conservative(cls, num_rows: int, error: float) -> Austere:
-        """Choose (m, epsilon) once, for mu_std = 0, the hardest case: least data at an error of at most `error`."""
+        """Choose (m, epsilon) once, for mu_std = 0, the hardest case: the fewest rows with error at most `error`."""
         design = austere_design.conservative(num_rows, error)
         return cls(design.epsilon, design.batch)
 
     @classmethod
     def nonconservative(cls, num_rows: int, error: float) -> Austere:
-        """Choose (m, epsilon) at every decision, for its own mu_std, which takes a scan of all rows (counted apart)."""
+        """Choose (m, epsilon) at every decision, for its own mu_std. Reads all rows (counted as scanned)."""
         designs = austere_design.nonconservative(num_rows, error)
         austere = object.__new__(cls)
         austere._set(austere_design.BATCHES[0], is_designed=True, batches=designs.batch, epsilons=designs.epsilon)
@@ -95,7 +95,7 @@ class Austere:
         )
 
     def appetite(self, population: Population) -> int:
-        """m, the rows between looks; the smallest of them where designs differ."""
+        """m, the rows between looks; the smallest m where designs differ."""
         return batch_rows(self.batch, population)
 
     def draw(self, key: Array) -> Array:
@@ -103,7 +103,7 @@ class Austere:
         return -jr.exponential(key)
 
     def open(self, noise: Array, bound: Array | None, population: Population) -> tuple[_Memory, Moments, Ask]:
-        """Ask for m rows; or for a census, where the design depends on mu_std."""
+        """Ask for m rows, or for a census if the design depends on mu_std."""
         ask = first_rows(self.appetite(population), population)
         if self.is_designed:
             ask = Ask(population.num_rows, census=True, apart=True)
@@ -135,11 +135,11 @@ class Austere:
         return jnp.interp(1 / jnp.maximum(count - 1.0, 1.0), jnp.asarray(_NODES), self.quantiles[design])
 
     def _design(self, gap: Array, census: Moments) -> Array:
-        """Look up the design for mu_std = (mu - mu0) sqrt(N - 1)/sigma, all of them over all rows."""
+        """Look up the design for mu_std = (mu - mu0) sqrt(N - 1)/sigma, with mu and sigma over all rows."""
         sigma = jnp.sqrt(census.squares / jnp.maximum(census.count, 1))
         mu_std = gap * jnp.sqrt(census.count - 1.0) / jnp.maximum(sigma, 1e-30)
-        mu_std = jnp.where(jnp.isnan(mu_std), 0, mu_std)  # of numbers that overflow nothing is known: the hardest case
-        # Rounded down: the error falls with |mu_std|, so the design of a smaller one keeps its promise.
+        mu_std = jnp.where(jnp.isnan(mu_std), 0, mu_std)  # after an overflow nothing is known: the hardest case
+        # Rounded down: the error falls with |mu_std|, so the design for a smaller value keeps its promise.
         return (jnp.minimum(mu_std, austere_design.MAX_MU_STD) / austere_design.SPACING).astype(jnp.int32)
 
 

@@ -1,7 +1,8 @@
 """Designing the sequential test of Korattikara, Chen and Welling 2014, "Austerity in MCMC Land".
 
-The test reads `batch` more rows at every look, without replacement, and stops when a Student tail falls below
-`epsilon` or all N rows are read. This module says how often it is wrong and how much it reads, and chooses the two.
+The test reads `batch` more rows at every look, without replacement, and stops when a Student tail falls below `epsilon`
+or all N rows are read. This module computes how often it is wrong and how much it reads, and chooses `batch` and
+`epsilon`.
 
 After j looks a share pi_j = j batch / N of the rows is read. In the time t_j = pi_j / (1 - pi_j) the studentised
 statistic is Brownian motion W with drift mu_std, divided by sqrt(t):
@@ -10,7 +11,7 @@ statistic is Brownian motion W with drift mu_std, divided by sqrt(t):
 
     z_j | z_{j-1} ~ N(mu_std (t_j - t_{j-1}) / sqrt(t_j) + sqrt(t_{j-1}/t_j) z_{j-1}, 1 - t_{j-1}/t_j),
 
-which is the recursion of the paper, and takes Student's tail for the normal one. The test stops at the first
+which is the recursion of the paper, and replaces Student's tail by the normal one. The test stops at the first
 |z_j| > G, Phi(G) = 1 - epsilon, and is wrong when z_j and mu_std differ in sign; the look that reads all N rows is
 never wrong.
 """
@@ -35,8 +36,8 @@ MAX_MU_STD = 10.0
 SPACING = 0.1
 
 _BINS = 100
-_MAX_MU = 1e100  # its square is a number still
-_FINISHED = 1e-9  # probability of still reading that is taken for none
+_MAX_MU = 1e100  # its square is still finite
+_FINISHED = 1e-9  # probability of still reading that counts as 0
 
 # How far a walk of normal steps lands beyond a barrier, in steps: -zeta(1/2) / sqrt(2 pi) (Siegmund 1979).
 _OVERSHOOT = 0.5825971579390107
@@ -48,7 +49,7 @@ class Outcome(NamedTuple):
     """What a sequential test does, each an array of the shape of mu_std."""
 
     error: Any
-    """Probability of the wrong decision; at mu_std = 0, where either is, half that of deciding before all is read."""
+    """Probability of the wrong decision; at mu_std = 0, half the probability of stopping early."""
     share: Any
     """Expected share of the N rows that is read."""
     looks: Any
@@ -65,10 +66,10 @@ class Design(NamedTuple):
 
 
 class Designs(NamedTuple):
-    """A design for each |mu_std|: that of the nearest entry holds, beyond the last entry that of the last.
+    """A design for each |mu_std|: that of the nearest entry, or of the last entry beyond it.
 
-    The bound holds at the entries. Between them it can be passed: for 13,000 rows and a bound of 0.1 by an eighth
-    next to 0, by a twentieth elsewhere.
+    The bound holds at the entries. Between them the error can exceed it: for 13,000 rows and a bound of 0.1, by an
+    eighth next to 0 and by a twentieth elsewhere.
     """
 
     mu_std: Array
@@ -89,8 +90,8 @@ def sequential_error(num_rows: int, batch: int, epsilon: float, mu_std: ArrayLik
 
     The density is kept at `bins` Gauss-Legendre nodes, which integrate a step to rounding error while its standard
     deviation is no less than their distance, pi G / bins. Looks that follow each other more closely (halfway through
-    the data, from 420 looks on at epsilon = 0.001 and 5,700 at 0.2) are taken several at a time with a barrier that
-    makes up for it (`_looks`): 100 bins are then right to 0.1% in the error and 0.2% in the share.
+    the data, from 420 looks on at epsilon = 0.001 and 5,700 at 0.2) are taken several at a time with an adjusted
+    barrier (`_looks`): 100 bins are then right to 0.1% in the error and 0.2% in the share.
     """
     call = f"sequential_error({num_rows!r}, batch={batch!r}, epsilon={epsilon!r}, mu_std=..., bins={bins!r})"
     num_rows = _check_whole(call, "num_rows", num_rows, 1, math.inf)
@@ -107,7 +108,7 @@ def sequential_error(num_rows: int, batch: int, epsilon: float, mu_std: ArrayLik
 def conservative(num_rows: int, error: float) -> Design:
     """The pair of EPSILONS x BATCHES that reads least with error at most `error` at mu_std = 0, the worst case.
 
-    As mu_std approaches 0 the error approaches its largest value, so the bound holds whatever mu_std is.
+    As mu_std approaches 0 the error approaches its largest value, so the bound holds for every mu_std.
     """
     designs = _choose(f"conservative({num_rows!r}, error={error!r})", num_rows, error, np.zeros(1))
     return designs.at(0.0)
@@ -116,7 +117,7 @@ def conservative(num_rows: int, error: float) -> Design:
 def nonconservative(num_rows: int, error: float) -> Designs:
     """For each |mu_std| the pair of EPSILONS x BATCHES that reads least with error at most `error` there.
 
-    It wants mu_std known, for which all rows must be read: a yardstick for other tests rather than a saving.
+    It needs mu_std, for which all rows must be read: it is a yardstick for other tests, and saves nothing.
     Takes 0.3 s at N = 13,000 and 3 s at N = 10^6; `conservative` takes half of that.
     """
     grid = np.linspace(0.0, MAX_MU_STD, round(MAX_MU_STD / SPACING) + 1)
@@ -124,7 +125,7 @@ def nonconservative(num_rows: int, error: float) -> Designs:
 
 
 def _choose(call: str, num_rows: int, error: float, mu: Array) -> Designs:
-    """Least share with error within the bound, at each mu; a pair is given up for a mu once it cannot win there."""
+    """Find the least share with error within the bound, at each mu; drop a pair for a mu once it cannot win there."""
     num_rows = _check_whole(call, "num_rows", num_rows, BATCHES[0], math.inf)
     error = _check_between(call, "error", error, 1.0)
     share = np.full(mu.shape, np.inf)
@@ -149,7 +150,7 @@ def _choose(call: str, num_rows: int, error: float, mu: Array) -> Designs:
 
 
 def _pairs(num_rows: int) -> Iterator[Design]:
-    """The grid of the paper, less the batches that no data set of this size has."""
+    """The grid of the paper, without batches larger than the data."""
     return (Design(batch, epsilon) for epsilon in EPSILONS for batch in BATCHES if batch <= num_rows)
 
 
@@ -167,7 +168,7 @@ class _Walk(NamedTuple):
 
 
 class _Landed(NamedTuple):
-    """What one look finds below -edge, of which there is as much above edge."""
+    """What one look finds below -edge; by symmetry there is as much above edge."""
 
     z: Array
     mass: Array
@@ -178,8 +179,8 @@ def _propagate(
 ) -> Outcome:
     """Follow the walk to its end, for all mu >= 0 in one run without drift (`_tilt`).
 
-    Error and share only grow from look to look. A mu is left behind when either has passed its limit, and what is
-    returned for it says no more than that.
+    Error and share only grow from look to look. A mu is dropped when either has passed its limit; its result then shows
+    only that.
     """
     looks = _num_looks(num_rows, design)
     error, before, waits, last = np.zeros(mu.size), np.ones(mu.size), np.zeros(mu.size), np.zeros(mu.size)
@@ -202,7 +203,7 @@ def _propagate(
 
 
 def _tilt(z: Array, tilt: Array) -> Array:
-    """How many times likelier a path to z is with drift than without: exp(mu w - mu^2 t / 2), w = z sqrt(t).
+    """How many times more likely a path to z is with drift than without: exp(mu w - mu^2 t / 2), w = z sqrt(t).
 
     (z, mu), with tilt = mu sqrt(t).
     """
@@ -217,9 +218,9 @@ def _num_looks(num_rows: int, design: Design) -> int:
 def _looks(num_rows: int, design: Design, bins: int) -> Iterator[tuple[_Walk, _Landed, int]]:
     """The walk after each look but the last, what the look absorbed, and how many looks it stands for.
 
-    A walk that is looked at after every step, of standard deviation s, leaves [-G, G] as one that is watched all the
-    time leaves [-G - c s, G + c s], c = 0.5826 (Siegmund 1979). So one look in place of several, at the end of a
-    step of standard deviation S, absorbs as much as they do when its barrier is G + c (s - S).
+    A walk that is observed after every step of standard deviation s leaves [-G, G] as a continuously observed walk
+    leaves [-G - c s, G + c s], c = 0.5826 (Siegmund 1979). So one look in place of several, at the end of a step of
+    standard deviation S, absorbs as much as they do if its barrier is G + c (s - S).
     """
     barrier = float(-ndtri(design.epsilon))
     narrowest = math.pi * barrier / bins
@@ -271,7 +272,7 @@ def _half_nodes(bins: int, edge: float) -> tuple[Array, Array]:
 
 
 def _tail_nodes(spread: float) -> tuple[Array, Array]:
-    """Nodes and weights on [0, 8 spread], beyond which a step from inside takes nothing."""
+    """Nodes and weights on [0, 8 spread], beyond which no step from inside lands."""
     nodes, weights = _gauss(_TAIL_BINS)
     half = _TAIL * spread / 2
     return half * (1 + nodes), half * weights

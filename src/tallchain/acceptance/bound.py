@@ -1,7 +1,7 @@
-"""The paper's bound on the error of a decision: (6.4 E|X|^3 + 2 E|X|)/sqrt(b), X a log ratio per row, standardised.
+"""The paper's error bound: (6.4 E|X|^3 + 2 E|X|)/sqrt(b), X the standardised log ratio of a row.
 
-Seita et al. (2017), Corollary 1, after Novak (2005): how far the studentised mean of b rows is from normal, in its
-distribution function. It holds for X of unit variance only; `docs/how-wrong.md` shows how large it is.
+Seita et al. (2017), Corollary 1, after Novak (2005): how far the distribution function of the studentised mean of b
+rows is from the normal one. It holds for X of unit variance only; `docs/how-wrong.md` shows how large it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BoundMoments(NamedTuple):
     squares: Array
     cubes: Array
     centre: Array
-    """The mean of the first window: absolute deviations from a mean that moves cannot be added up."""
+    """The mean of the first window: absolute deviations from a moving mean cannot be added up."""
     absolute: Array
     absolute_cubes: Array
 
@@ -33,7 +33,7 @@ class BoundMoments(NamedTuple):
         return cls(*moments, *(moments.mean,) * 3)
 
     def of(self, values: Array, is_valid: Array) -> BoundMoments:
-        """Return the moments of one window, which is centred as the rows before it were."""
+        """Return the moments of one window, centred like the rows before it."""
         moments = SkewMoments.of(values, is_valid)
         centre = jnp.where(self.count > 0, self.centre, moments.mean)
         deviations = jnp.where(is_valid, jnp.abs(values - centre), 0)
@@ -59,7 +59,7 @@ def bound_of(first: Any, third: Any, b: Any) -> Any:
 
 
 def error_bound(evidence: BoundMoments, population: Population) -> Array:
-    """Return epsilon; 0 where all rows have been read, or all that were read are the same."""
+    """Return epsilon; 0 if all rows have been read, or if all rows read are equal."""
     b = jnp.maximum(evidence.count, 1).astype(evidence.mean.dtype)
     sd = jnp.sqrt(evidence.squares / b)
     is_spread = sd > 0
@@ -69,6 +69,6 @@ def error_bound(evidence: BoundMoments, population: Population) -> Array:
 
 
 def rows_for_bound(evidence: BoundMoments, delta: float, population: Population) -> Array:
-    """Rows at which the bound comes down to delta, if they are like those read."""
+    """Rows at which the bound falls to delta, if the others are like those read."""
     rows = evidence.count * (error_bound(evidence, population) / delta) ** 2
     return whole_rows(rows, population)

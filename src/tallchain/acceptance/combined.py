@@ -1,4 +1,4 @@
-"""The minibatch test, stopped early by a t-test: both at every look, as the paper proposes in its last section."""
+"""The minibatch test, stopped early by a t-test at every look, as the paper's last section proposes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class _Memory(NamedTuple):
     barker: Any
     """What the minibatch test remembers."""
     plan: Array
-    """Rows on which the minibatch test will judge."""
+    """Rows that the minibatch test will use."""
 
 
 @part
 class Combined:
-    """Let a pilot plan the minibatch test; read the planned rows in parts, and stop when the rest could not turn it.
+    """Let a pilot plan the minibatch test; read the planned rows in parts; stop when the rest could not change it.
 
-    After a pilot the minibatch test knows how many fresh rows n it will judge on, and its own randomness is drawn
-    beforehand: it will accept iff
+    After a pilot the minibatch test knows how many fresh rows n it will use, and its own randomness is drawn
+    beforehand. It will accept iff
 
         mean over the n rows + offset + X > 0,    X = X_nc + X_corr.
 
@@ -38,23 +38,23 @@ class Combined:
 
         |mean over the k rows + offset + X| > t sqrt(v (1/k - 1/n)),    P(T > t) = epsilon, T Student's of the pilot,
 
-    with v by the pilot, and X as it will be if the rest is like the rows read. One decision is foreseen at every look,
-    with one X: two tests with a noise each, the second where the first was not sure, accept too often where Delta > 0
-    and too seldom where Delta < 0. What is added here to the error of the minibatch test is the chance that the rest
-    would have turned the decision; in the log-odds of acceptance, for normal rows, about
+    with v from the pilot, and X as it will be if the rest is like the rows read. Every look predicts the same decision,
+    with the same X. Two tests with separate noise, the second used where the first was not sure, would accept too often
+    where Delta > 0 and too seldom where Delta < 0. The only error added to that of the minibatch test is the chance
+    that the rest would have changed the decision. In the log-odds of acceptance, for normal rows, this is about
 
         -tanh(Delta/2) sigma^2 h(t) sum over looks of (n/k - 1),    h(t) = (1 + t^2) Phi(-t) - t phi(t),
 
     which is at most 0.003 with the settings below, 0.02 with epsilon = 0.005 and 0.4 with 0.05. Where the plan takes
-    all rows, Barker's own test is foreseen in the same way. Measured in `studies/results/combined.json`.
+    all rows, Barker's own test is predicted in the same way. Measured in `studies/results/combined.json`.
 
-    Seita, Pan, Chen, Canny (2017) for the test; Korattikara, Chen, Welling (2014) for the t-test. To stop when a
-    planned test is all but decided is stochastic curtailment (Lan, Simon, Halperin 1982).
+    Seita, Pan, Chen, Canny (2017) for the test; Korattikara, Chen, Welling (2014) for the t-test. Stopping when a
+    planned test is almost decided is called stochastic curtailment (Lan, Simon, Halperin 1982).
 
     Args:
-        epsilon: chance, at each look, that the rest would turn the decision; in (0, 1/2).
+        epsilon: chance, at each look, that the rest would change the decision; in (0, 1/2).
         barker: the minibatch test, with stopping "fresh" or "pilot"; None for `MinibatchBarker()`.
-        looks: parts that the planned rows are read in, none smaller than half a pilot.
+        looks: parts in which the planned rows are read, each at least half a pilot.
     """
 
     epsilon: float = static()
@@ -92,7 +92,7 @@ class Combined:
         return _Memory(memory, jnp.asarray(ask.rows, jnp.int32)), evidence, ask
 
     def judge(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Judgement:
-        """Leave it to the minibatch test where its rows are read; else decide if it is foreseen, or read on."""
+        """Let the minibatch test judge once its rows are read; before that, decide if it is predictable, or read on."""
         due = self.barker.judge(memory.barker, offset, evidence, population)
         is_due = evidence.count >= memory.plan
         margin, is_sure = self._foresee(memory, offset, evidence, population)
@@ -101,7 +101,7 @@ class Combined:
         read = jnp.where(is_fresh, 0, evidence.count)
         plan = jnp.where(is_due & ~is_decided, read + due.ask.rows, memory.plan)
         rows = jnp.minimum(jnp.maximum(-(-plan // self.looks), self.appetite(population)), plan - read)
-        if population.repeats:  # a census is not read in parts: random rows foresee other random rows
+        if population.repeats:  # a census is not read in parts: random rows predict other random rows
             rows = jnp.where(plan >= population.num_rows, population.num_rows, rows)
         known = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), due.memory, memory.barker)
         fresh = Ask(rows, census=population.repeats & (rows >= population.num_rows), fresh=True)
@@ -121,8 +121,8 @@ class Combined:
         x = jnp.where(has_read_all(ahead, population), logistic(noise.bits), self.barker.tables.total(noise, reading))
         margin = reading.estimate + x
         t = float(stdtrit(max(self.barker.appetite(population) - 1, 1), 1 - self.epsilon))
-        # The variance of other rows: that of the same ones would stop where it is small, which skewed rows do not do
-        # on both sides alike.
+        # The variance of other rows: that of the same rows would stop where it is small, which is not symmetric for
+        # skewed rows.
         rest = barker.pilot.variance * _gap(evidence.count, memory.plan)
         return margin, (jnp.abs(margin) > t * jnp.sqrt(rest)) & jnp.isfinite(evidence.squares)
 

@@ -29,27 +29,27 @@ _KAPPA = 7 / 3 + 3 / math.sqrt(2)
 class _Memory(NamedTuple):
     log_u: Array
     range: Array
-    """R, an upper bound on the range of the numbers per row."""
+    """R, the range bound."""
     look: Array
-    """j, 0 while a census finds out R."""
+    """j; 0 while a census determines R."""
 
 
 @part
 class Confidence:
     """Read rows, in batches that grow by a factor, until |mean - psi| > c_j; accept iff mean > psi.
 
-    Agrees with Metropolis' test on all rows, at the same u, with probability at least 1 - delta, whatever the rows:
-    c_j bounds the error of the mean of n rows with probability 1 - delta_j, delta_j = delta (p-1)/(p j^p). With R the
-    range of the rows (largest minus smallest) and sd their standard deviation (divisor n),
+    Agrees with Metropolis' test on all rows, at the same u, with probability at least 1 - delta, for any rows: c_j
+    bounds the error of the mean of n rows with probability 1 - delta_j, delta_j = delta (p-1)/(p j^p). With R the range
+    of the rows (largest minus smallest) and sd their standard deviation (divisor n),
 
         bernstein           c = sd sqrt(2 log(3/delta_j)/n) + 3 R log(3/delta_j)/n               (the 2014 paper)
         bernstein-serfling  c = sd sqrt(2 rho log(5/delta_j)/n) + (7/3 + 3/sqrt 2) R log(5/delta_j)/n
 
-    rho = 1 - (n-1)/N for n <= N/2, else (1 - n/N)(1 + 1/n). R comes from the kernel's `bound`; without one from a scan
-    of all rows before every decision, which is counted apart (`rows_scanned`).
+    rho = 1 - (n-1)/N for n <= N/2, else (1 - n/N)(1 + 1/n). R comes from the kernel's `bound`. Without one, a census
+    before every decision finds it, counted separately (`rows_scanned`).
 
     Args:
-        delta: probability of deciding otherwise than all rows would.
+        delta: probability of a decision that differs from the decision on all rows.
         p: how fast delta is spent over looks; above 1.
         gamma: growth of the batch from look to look; above 1.
         bound: "bernstein" or "bernstein-serfling".
@@ -89,7 +89,7 @@ class Confidence:
         return -jr.exponential(key)
 
     def open(self, noise: Array, bound: Array | None, population: Population) -> tuple[_Memory, Extremes, Ask]:
-        """Ask for m rows, or for a census where nobody gave a bound."""
+        """Ask for m rows, or for a census if there is no bound."""
         ask = first_rows(self.appetite(population), population)
         if bound is None:
             ask = Ask(population.num_rows, census=True, apart=True)

@@ -81,7 +81,7 @@ class SkewMoments(NamedTuple):
         """gamma, the sample skewness with its usual small-sample factor sqrt(n(n-1))/(n-2)."""
         n = jnp.maximum(self.count, 3).astype(self.mean.dtype)
         spread = (self.squares / n) ** 1.5
-        is_spread = spread > 0  # zero if all rows are the same
+        is_spread = spread > 0  # zero if all rows are equal
         skewness = self.cubes / n / jnp.where(is_spread, spread, 1)
         return jnp.where(is_spread, jnp.sqrt(n * (n - 1)) / (n - 2) * skewness, 0)
 
@@ -130,7 +130,7 @@ def variance_of_mean(moments: Moments | SkewMoments, population: Population) -> 
     """s2 = sample variance / b, times (1 - b/N) where rows do not repeat; infinite while b < 2, 0 after all rows."""
     b = moments.count.astype(moments.mean.dtype)
     s2 = moments.squares / jnp.maximum(b - 1, 1) / jnp.maximum(b, 1) * share_left(moments.count, population)
-    # All rows have none, also where their squares overflow.
+    # The mean of all rows has no variance, even where squares overflow.
     return jnp.where(has_read_all(moments, population), 0, jnp.where(moments.count > 1, s2, jnp.inf))
 
 
@@ -143,7 +143,7 @@ def share_left(count: Array, population: Population) -> Array | float:
 def has_read_all(moments: Moments | SkewMoments, population: Population) -> Array:
     """Whether the mean is exact: every row was read.
 
-    Where rows repeat, only a census has N of them: `add_rows` sees to that.
+    Where rows repeat, only a census has N of them: `add_rows` ensures this.
     """
     return moments.count >= population.num_rows
 
@@ -161,7 +161,7 @@ def check_batch(call: str, batch: Any) -> None:
 
 
 def batch_rows(batch: int | None, population: Population) -> int:
-    """Rows between judgements: the test's wish, else the source's batch size; at most all."""
+    """Rows between judgements: what the test asks for, else the source's batch size; at most all."""
     return min(batch or population.batch_size, population.num_rows)
 
 
@@ -171,9 +171,9 @@ def first_rows(rows: int, population: Population) -> Ask:
 
 
 def add_rows(rows: Array | int, moments: Moments | SkewMoments, population: Population) -> Ask:
-    """Ask for more rows, at most for all that are left; for a census, where rows repeat and there would be N of them.
+    """Ask for more rows, at most all that are left; for a census if rows repeat and there would be N of them.
 
-    Squares that are not finite say nothing of how many rows are enough: then for all.
+    If squares are not finite, nothing shows how many rows are enough: ask for all.
     """
     left = population.num_rows - moments.count
     is_all = ~jnp.isfinite(moments.squares) | (rows >= left)
@@ -183,13 +183,13 @@ def add_rows(rows: Array | int, moments: Moments | SkewMoments, population: Popu
 
 
 def choose_ask(condition: Array, yes: Ask, no: Ask) -> Ask:
-    """Choose between two wishes; what both have in common stays static."""
+    """Choose between two asks; what both have in common stays static."""
     chosen = (a if a is b else jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True))
     return Ask._make(chosen)
 
 
 def whole_rows(rows: Array, population: Population) -> Array:
-    """Round a number of rows up, at most to N; N for one that is not a number."""
+    """Round a number of rows up, at most to N; NaN becomes N."""
     is_all = ~(rows < population.num_rows)
-    # N in floats may be a little more than N.
+    # N as a float may be a little more than N.
     return jnp.where(is_all, population.num_rows, jnp.ceil(jnp.where(is_all, 0, rows)).astype(jnp.int32))

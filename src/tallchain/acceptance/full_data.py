@@ -30,7 +30,7 @@ class _FullData:
         return Judgement(memory, Ask(0), True, evidence.mean + offset + memory > 0)
 
     def chance(self, memory: Array, offset: Array, evidence: Moments, population: Population) -> Array:
-        """P(accept) given the rows: there is nothing else to it."""
+        """P(accept) given the rows."""
         return self.exact_chance(evidence.mean + offset)
 
     def exact_chance(self, log_ratio: Array) -> Array:
@@ -58,7 +58,7 @@ class Metropolis(_FullData):
 class Barker(_FullData):
     """Barker's test on all rows: accept with probability 1/(1 + exp(-Delta)) (Barker 1965).
 
-    Exact; reads all N rows at every decision. What `MinibatchBarker` approximates.
+    Exact; reads all N rows at every decision. `MinibatchBarker` approximates it.
     """
 
     def draw(self, key: Array) -> Array:

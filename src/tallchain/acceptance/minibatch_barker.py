@@ -22,7 +22,7 @@ from tallchain.parts import part, set_fields, static
 from tallchain.types import Array, Ask, Judgement, Population
 from tallchain.validation import is_positive
 
-_SMALL_SKEW = 0.2  # |kappa3| at which to size a batch whose skewness is corrected for, with an estimate of it
+_SMALL_SKEW = 0.2  # |kappa3| for which to size a batch whose skewness is estimated and corrected
 
 
 class _Memory(NamedTuple):
@@ -36,33 +36,33 @@ class MinibatchBarker:
 
     Delta* is the log ratio estimated from the b rows read and s2 its estimated variance. X_nc pads the noise of Delta*
     with normal noise to a variance for which there is a correction variable X_corr, such that noise + X_corr is
-    logistic. When every row has been read Delta is exact and Barker's own test decides. Assumes that the mean of b rows
-    is nearly normal; `skew` takes its skewness into account as well.
+    logistic. When every row has been read, Delta is exact and Barker's own test decides. Assumes that the mean of b
+    rows is nearly normal; `skew` takes its skewness into account as well.
 
     How many rows (`stopping`), by a word or by a part of `tallchain.acceptance.stopping`:
 
-    - "fresh", `Fresh()`: a pilot of m rows only says how many fresh rows are needed; these give Delta* and s2.
+    - "fresh", `Fresh()`: a pilot of m rows only determines how many fresh rows are needed; these give Delta* and s2.
     - "pilot", `Pilot()`: a pilot gives the variance, fresh rows give Delta* only; the correction is Student's instead
       of normal.
     - "stein", `Stein()`: Stein's two stages: a pilot, fresh rows, and a weighted mean of both whose noise is exactly
-      Student's if the rows are normal. For comparison: with skewed rows it is shifted as "growth" is.
+      Student's if the rows are normal. For comparison only: with skewed rows it is shifted like "growth".
     - "growth", `Growth()`: the paper's. Add m rows at a time while s2 >= sigma^2. This feeds the skewness of the rows
       back into the decision: Delta* is shifted by about -gamma sqrt(s2/b), gamma the skewness of the rows.
 
     Args:
-        sigma: standard deviation of the noise the test absorbs. The rows read go as 1/sigma^2.
+        sigma: standard deviation of the noise the test absorbs. The number of rows read is proportional to 1/sigma^2.
         correction: "minimax" (ours: least worst error in log-odds); for stopping "growth" without `skew` also "ridge"
             (the paper's table, n=4000, lambda=10) or a `Correction` made for this sigma.
         batch: m, the rows of the pilot, or to add between judgements; None for the source's `batch_size`.
         shortcut: for stopping "growth": decide by the sign of Delta* as soon as |Delta*| > shortcut * sqrt(s2); None
             (as in the paper): never.
         stopping: how many rows to read; see above.
-        skew: True corrects for the third cumulant of the noise (as estimated from the rows), which leaves an error of
-            order 1/b where there was one of order 1/sqrt(b). None: as the rule says, True for "fresh" and "pilot".
-            "printed" does what the paper's appendix A.5 says, for study.
-        delta: read rows until the paper's bound on the error of the decision, (6.4 E|X|^3 + 2 E|X|)/sqrt(b) with X the
+        skew: True corrects for the third cumulant of the noise (as estimated from the rows), which reduces the error
+            from order 1/sqrt(b) to order 1/b. None: the default of the rule, True for "fresh" and "pilot". "printed"
+            follows the paper's appendix A.5, for study.
+        delta: read rows until the paper's error bound, (6.4 E|X|^3 + 2 E|X|)/sqrt(b) with X the
             standardised log ratios per row, is at most delta, as in Algorithm 1. The bound of every decision is in
-            `trace.extras["error_bound"]`; `math.inf` asks for nothing else. It is large: 0.1 takes some 10^4 rows.
+            `trace.extras["error_bound"]`; `math.inf` only records it. The bound is large: 0.1 takes some 10^4 rows.
     """
 
     sigma: float = static()
@@ -123,12 +123,12 @@ class MinibatchBarker:
         return self.tables.draw(key)
 
     def open(self, noise: Noise, bound: Array | None, population: Population) -> tuple[_Memory, Any, Ask]:
-        """Ask for m rows; third moments where they matter, absolute ones where the bound is wanted."""
+        """Ask for m rows, with third moments if skewness matters and absolute moments if the bound is wanted."""
         moments = BoundMoments if self.delta is not None else SkewMoments if self.skew else Moments
         return _Memory(noise, PilotBatch.to_come()), moments.empty(), first_rows(self.appetite(population), population)
 
     def judge(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Judgement:
-        """Decide if the rows are enough or all there are; else ask for more."""
+        """Decide if the rows are enough, or if all were read; else ask for more."""
         reading = self.read(memory, offset, evidence, population)
         aim, is_within_bound = self._aim(population), True
         if self.delta is not None:
@@ -143,14 +143,14 @@ class MinibatchBarker:
         return Judgement(memory._replace(pilot=advice.pilot), advice.ask, is_decided | is_clear, is_accepted)
 
     def chance(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Array:
-        """P(accept) given the rows on which the decision falls, the test's own randomness integrated out."""
+        """P(accept) given the rows that decide, with the test's own randomness integrated out."""
         reading = self.read(memory, offset, evidence, population)
         exact = has_read_all(evidence, population)
         chance = jnp.where(exact, jax.nn.sigmoid(reading.estimate), self.tables.chance(reading))
         return jnp.where(self._is_clear(reading, exact), reading.estimate > 0, chance)
 
     def report(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> dict[str, Array]:
-        """Return the bound on the error of a decision, where it is asked for."""
+        """Return the error bound, if it is asked for."""
         return {} if self.delta is None else {"error_bound": error_bound(evidence, population)}
 
     def exact_chance(self, log_ratio: Array) -> Array:
@@ -158,7 +158,7 @@ class MinibatchBarker:
         return jax.nn.sigmoid(log_ratio)
 
     def read(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Reading:
-        """Say what the rows read say of Delta* and its noise."""
+        """Estimate Delta* and its noise from the rows read."""
         reading = self.stopping.read(self._aim(population), memory.pilot, evidence, population)
         if self.skew == "printed":
             reading = reading._replace(skew=evidence.skewness / (6 * jnp.sqrt(jnp.maximum(evidence.count, 1.0))))
@@ -190,13 +190,13 @@ def _tables(sigma: Any, correction: Any, rule: StoppingRule, skew: bool | str) -
         return Tables.single(_correction_for(sigma, correction))
     if correction != "minimax":
         raise ValueError(
-            f"`MinibatchBarker(correction={correction!r}, stopping={quoted(rule)}, skew={skew!r})`: another correction "
-            'than "minimax" goes with stopping="growth" and skew=False, the rule of the paper.'
+            f"`MinibatchBarker(correction={correction!r}, stopping={quoted(rule)}, skew={skew!r})`: a correction other "
+            'than "minimax" needs stopping="growth" and skew=False, the rule of the paper.'
         )
     sigma = corrections.check_sigma(f"MinibatchBarker(sigma={sigma!r})", sigma)
     if rule.terms.is_student:
         return Tables.of_laws([sigma], nus=NU, skew=skew)
-    # Rows that are not added to until s2 is below sigma^2 may have a larger one.
+    # If rows are not added until s2 < sigma^2, s2 may be larger.
     return Tables.of_laws([sigma] if rule.terms.grows else LADDER, skew=skew)
 
 
@@ -223,7 +223,7 @@ def _check_skew(skew: Any, rule: StoppingRule) -> None:
         )
     if skew == "printed" and not rule.terms.grows:
         raise ValueError(
-            f'`MinibatchBarker(stopping={quoted(rule)}, skew="printed")`: the printed correction goes with the printed '
+            f'`MinibatchBarker(stopping={quoted(rule)}, skew="printed")`: the printed correction needs the printed '
             'stopping rule, "growth".'
         )
 
@@ -234,9 +234,7 @@ def _check_shortcut(shortcut: Any, rule: StoppingRule) -> None:
     if not is_positive(shortcut):
         raise ValueError(f"`MinibatchBarker(shortcut=...)` must be positive or None; got {shortcut!r}.")
     if not rule.terms.grows:
-        raise ValueError(
-            f'`MinibatchBarker(shortcut={shortcut!r})` goes with stopping="growth" only; got {quoted(rule)}.'
-        )
+        raise ValueError(f'`MinibatchBarker(shortcut={shortcut!r})` needs stopping="growth"; got {quoted(rule)}.')
 
 
 def _check_delta(delta: Any, rule: StoppingRule) -> None:

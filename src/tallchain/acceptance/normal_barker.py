@@ -27,8 +27,8 @@ SIGMA = 1.702
 class NormalBarker:
     """Read rows until s2 < 1.702^2, then accept iff Delta* + Z sqrt(1.702^2 - s2) > 0.
 
-    Assumes that the mean of b rows is nearly normal, and that a normal variable is a logistic one: the acceptance
-    probability is off by up to 0.0095, and its log-odds without limit in the tails, however many rows are read.
+    Assumes that the mean of b rows is nearly normal, and also treats logistic noise as normal: the acceptance
+    probability is off by up to 0.0095, and its log-odds are off without limit in the tails, however many rows are read.
 
     Args:
         batch: rows to add between judgements; None for the source's `batch_size`.
@@ -61,10 +61,10 @@ class NormalBarker:
         return Judgement(memory, ask, is_decided, evidence.mean + offset + padding > 0)
 
     def chance(self, memory: Array, offset: Array, evidence: Moments, population: Population) -> Array:
-        """P(accept) given the rows on which the decision falls, Z integrated out."""
+        """P(accept) given the rows that decide, with Z integrated out."""
         padding = jnp.sqrt(jnp.maximum(SIGMA**2 - variance_of_mean(evidence, population), 1e-12))
         return ndtr((evidence.mean + offset) / padding)
 
     def exact_chance(self, log_ratio: Array) -> Array:
-        """P(accept) of the test on all rows that it stands for: Barker's."""
+        """P(accept) of the test on all rows that it approximates: Barker's."""
         return jax.nn.sigmoid(log_ratio)

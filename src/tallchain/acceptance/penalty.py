@@ -32,20 +32,21 @@ class Penalty:
         u(s2) = s2/2 + s2^2/(4(b+1)) + s2^3/(3(b+1)(b+3)),
 
     the first terms of -log 0F1(; (b-1)/2; -(b-1) s2/4). Assumes that the mean of b rows is nearly normal; for skewed
-    rows the log-odds are off by about kappa3/6 = -gamma s2^(3/2) / (3 sqrt b) in the tails, gamma the skewness. This
-    has no remedy as `MinibatchBarker` has one, so a pilot asks for as many rows as bring |kappa3| down to 0.1. Its
-    acceptance is above Barker's while sqrt(s2) < 1.35, and goes to Metropolis' as s2 goes to 0; when every row has been
-    read it is Metropolis' test.
+    rows the log-odds are off by about kappa3/6 = -gamma s2^(3/2) / (3 sqrt b) in the tails, gamma the skewness. Unlike
+    in `MinibatchBarker`, this cannot be corrected, so a pilot asks for enough rows to bring |kappa3| down to 0.1. The
+    acceptance is above Barker's while sqrt(s2) < 1.35, and tends to Metropolis' as s2 tends to 0; when every row has
+    been read, this is Metropolis' test.
 
     How many rows (`stopping`), by a word or by a part of `tallchain.acceptance.stopping`:
 
-    - "fresh", `Fresh()`: a pilot of m rows only says how many fresh rows are needed; these give Delta* and s2.
+    - "fresh", `Fresh()`: a pilot of m rows only determines how many fresh rows are needed; these give Delta* and s2.
     - "pilot", `Pilot()`: a pilot of n0 = nu + 1 rows gives the variance, fresh rows give Delta* only. Its noise is then
       Student's with variance nu/(nu-2) s2 and a fourth cumulant of about 6 s2^2/nu: u = s2/2 + s2/nu + s2^2/(4 nu).
     - "growth", `Growth()`: add m rows at a time while s2 >= max_sd^2, which shifts Delta* by about -gamma sqrt(s2/b).
 
     Args:
-        max_sd: the standard deviation of Delta* at which to decide. The rows read go as 1/max_sd^2.
+        max_sd: the standard deviation of Delta* at which to decide. The number of rows read is proportional to
+            1/max_sd^2.
         batch: m, the rows of the pilot, or to add between judgements; None for the source's `batch_size`.
         stopping: how many rows to read; see above.
     """
@@ -69,12 +70,12 @@ class Penalty:
         return -jr.exponential(key)
 
     def open(self, noise: Array, bound: Array | None, population: Population) -> tuple[_Memory, Any, Ask]:
-        """Ask for m rows; third moments where the batch is sized by them."""
+        """Ask for m rows, with third moments if they set the size of the batch."""
         evidence = (SkewMoments if self.stopping.terms.skew else Moments).empty()
         return _Memory(noise, PilotBatch.to_come()), evidence, first_rows(self.appetite(population), population)
 
     def judge(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Judgement:
-        """Decide if the rows are enough or all there are; else ask for more."""
+        """Decide if the rows are enough, or if all were read; else ask for more."""
         reading = self.read(memory, offset, evidence, population)
         advice = self.stopping.advise(self._aim(population), memory.pilot, reading, evidence, population)
         exact = has_read_all(evidence, population)
@@ -83,12 +84,12 @@ class Penalty:
         return Judgement(memory._replace(pilot=advice.pilot), advice.ask, is_decided, is_accepted)
 
     def chance(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Array:
-        """P(accept) given the rows on which the decision falls, u integrated out."""
+        """P(accept) given the rows that decide, with u integrated out."""
         reading = self.read(memory, offset, evidence, population)
         return jnp.exp(jnp.minimum(self._penalised(memory, reading, evidence), 0))
 
     def read(self, memory: _Memory, offset: Array, evidence: Any, population: Population) -> Reading:
-        """Say what the rows read say of Delta* and its noise."""
+        """Estimate Delta* and its noise from the rows read."""
         reading = self.stopping.read(self._aim(population), memory.pilot, evidence, population)
         return reading._replace(estimate=reading.estimate + offset)
 

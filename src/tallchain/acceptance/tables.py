@@ -1,9 +1,9 @@
-"""Correction tables on the device: X_corr picked, or integrated out, for the law that the noise of a decision has.
+"""Correction tables on the device: X_corr picked, or integrated out, for the law of a decision's noise.
 
-A test that knows more of its noise than its variance needs a table for each law (`correction.Law`). Tables are made on
-a few nodes and INTERPOLATED AT RANDOM: a law between two nodes takes the one table or the other with the probabilities
-of linear interpolation, so that the chance to accept is interpolated linearly; its error is of second order in the
-spacing of the nodes.
+A test that knows more about its noise than its variance needs a table for each law (`correction.Law`). Tables are made
+on a few nodes and INTERPOLATED AT RANDOM: a law between two nodes takes one of the two tables with the probabilities of
+linear interpolation, so that the chance to accept is interpolated linearly; its error is of second order in the spacing
+of the nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tallchain.parts import part, set_fields, static
 from tallchain.types import Array
 
 KAPPA3 = (0.0, 0.125, 0.25, 0.375, 0.5)
-"""Third cumulants of the noise for which there are tables; a negative one takes the mirror image."""
+"""Third cumulants of the noise for which there are tables; negative ones use the mirror image."""
 PRINTED = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1)
 """gamma/(6 sqrt b), for appendix A.5 as printed."""
 NU = (math.inf, 99.0, 49.0, 19.0)
@@ -44,7 +44,7 @@ class Noise(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a decision knows of its estimate when it decides."""
+    """What a decision knows about its estimate when it decides."""
 
     estimate: Array
     """Delta*."""
@@ -103,7 +103,7 @@ class Tables:
 
     @property
     def most_skew(self) -> float:
-        """The largest |skewness| that the tables can mend."""
+        """The largest |skewness| that the tables can correct."""
         return self.skews[-1]
 
     @property
@@ -124,12 +124,12 @@ class Tables:
         j, share_j = _between(jnp.abs(reading.skew), self.skews)
         table = self._flat(level, i + (noise.choice[0] < share_i), j + (noise.choice[1] < share_j))
         is_mirrored = jnp.asarray(reading.skew) < 0
-        # The bits are turned over too: X_corr hardly changes where the estimate of a small skewness changes its sign.
+        # The bits are inverted too: X_corr hardly changes where the estimate of a small skewness changes its sign.
         atom = self.atoms.reshape(-1)[self._search(table, jnp.where(is_mirrored, ~noise.bits, noise.bits))]
         return padding + jnp.where(is_mirrored, -atom, atom)
 
     def chance(self, reading: Reading) -> Array:
-        """P(Delta* + X_nc + X_corr > 0), the randomness of the test integrated out.
+        """P(Delta* + X_nc + X_corr > 0), with the randomness of the test integrated out.
 
         sum_j p_j Phi((Delta* + y_j)/w), w = sqrt(sigma^2 - s2), over the atoms y_j, averaged over neighbouring tables.
         """
@@ -180,7 +180,7 @@ def logistic(bits: Array) -> Array:
 
 
 def shipped_laws() -> list[Law]:
-    """Every law of which the table ships with the package: the defaults, and sigma 1.2 as well as sigma 1."""
+    """Every law whose table ships with the package: the defaults, and sigma 1.2 as well as sigma 1."""
     pilot = [Law(sigma, nu, kappa3) for sigma in (1.0, 1.2) for nu in NU for kappa3 in KAPPA3]
     ladder = [Law(sigma, kappa3=kappa3) for sigma in LADDER for kappa3 in KAPPA3]
     printed = [Law(1.0, printed=y) for y in PRINTED]

@@ -1,4 +1,4 @@
-"""How wrong is my chain: repeat decisions of a chain many times, and compare them with what all rows say.
+"""How wrong is my chain: repeat decisions of a chain many times, and compare them with those that all rows give.
 
 A decision moves a chain from t to t' with probability a(t, t'). The chain has the right posterior if
 
@@ -54,37 +54,37 @@ def audit(
     seed: int = 0,
     progress: bool = True,
 ) -> Audit:
-    """Say how wrong the decisions of a chain are, and how far that takes its draws from the posterior.
+    """Measure how wrong the decisions of a chain are, and how far this moves its draws from the posterior.
 
     Draws of the trace chosen at random, with a fresh proposal each, are decisions of the chain. For each, all rows are
     read once for the exact Delta, and the kernel's own test is repeated with fresh rows and noise, from t to t' and
-    back. A test that can say its probability to accept given what it has seen (an `IntegratedTest`) is asked for that,
-    which takes fewer trials than counting its decisions.
+    back. A test that knows its probability to accept given what it has seen (an `IntegratedTest`) is asked for it,
+    which takes fewer repeats than counting its decisions.
 
     An error is FOUND if errors in log-odds are beyond chance and larger than `tolerance` on average, or if the drift of
     the draws is beyond chance and larger than `drift_tolerance`. Beyond chance: by a chi-square test of all decisions,
-    and by one of the drift, each at half of 0.1 per cent; so a test without error is accused in about one audit of a
-    thousand at most. A test with an error is let go if the audit is too small to see it: `log_odds.upper` says what it
-    may have missed. The audit takes the model's word for the posterior, as computed in JAX's precision, and the
-    proposal's word for its log correction: errors in these are not seen.
+    and by one of the drift, each at half of 0.1 per cent; so an error is wrongly found in at most about one audit of a
+    thousand. An error is missed if the audit is too small to see it: `log_odds.upper` limits what it may have missed.
+    The audit trusts the model's posterior, as computed in JAX's precision, and the proposal's log correction: it does
+    not see errors in these.
 
     The drift is estimated to first order in the errors, among linear and quadratic functions of the position (see
-    `tallchain.checking.drift`); where there are fewer than five decisions for each coefficient products are left out,
-    then squares, then the estimate.
+    `tallchain.checking.drift`); where there are fewer than five decisions for each coefficient, products are left out,
+    then squares, then the whole estimate.
 
     Args:
-        kernel: the sampler that made the trace, as it was at the end of the run: `trace.kernel`. A kernel with another
-            surrogate than that has is refused.
+        kernel: the sampler that made the trace, as it was at the end of the run: `trace.kernel`. A kernel with a
+            different surrogate is refused.
         trace: its draws, in equilibrium.
-        num_decisions: decisions to audit; each costs a pass over all rows.
-        num_trials: repetitions of each, each way; None for 2000, or fewer where the test reads many rows (2 where it
-            always reads all and can say its chance to accept, so that all trials come out the same).
+        num_decisions: decisions to audit; each costs a sweep over all rows.
+        num_trials: repeats of each, each way; None for 2000, or fewer where the test reads many rows (2 where it always
+            reads all rows and knows its chance to accept, so that all repeats are equal).
         max_log_ratio: average over decisions with |Delta| up to this; the others are nearly certain, and matter little.
-            Less, log(num_trials/10), if that is less and decisions are counted.
+            If decisions are counted, at most log(num_trials/10).
         tolerance: largest acceptable mean |error in log-odds|.
         drift_tolerance: largest acceptable drift, of means in standard deviations, of variances as a share.
         seed: of everything random.
-        progress: show a progress bar (needs `rich`); elsewhere than on a terminal, a line every ten seconds or more.
+        progress: show a progress bar (needs `rich`); without a terminal, a line every ten seconds or more.
     """
     _check_numbers(num_decisions, num_trials, seed, max_log_ratio, tolerance, drift_tolerance)
     _check_trace(kernel, trace)
@@ -168,13 +168,13 @@ def _check_trace(kernel: Any, trace: Any) -> None:
     kernel.proposal.check(position)
     if trace.kernel is not None and not _is_same(kernel.surrogate, trace.kernel.surrogate):
         raise ValueError(
-            "`audit(kernel, trace)`: the draws were made with another surrogate than the kernel has, as happens after "
+            "`audit(kernel, trace)`: the draws were made with a different surrogate than the kernel's, as after "
             "`sample(recentre=...)`. Audit the kernel that made them: `audit(trace.kernel, trace)`."
         )
 
 
 def _is_same(surrogate: Any, other: Any) -> bool:
-    """Whether two surrogates are of a kind and made at the same place."""
+    """Whether two surrogates are of the same kind and made at the same reference."""
     leaves, others = jax.tree.leaves(surrogate), jax.tree.leaves(other)
     is_alike = type(surrogate) is type(other) and len(leaves) == len(others)
     return is_alike and all(np.array_equal(a, b) for a, b in zip(leaves, others, strict=True))
@@ -219,7 +219,7 @@ def _probability_size(decisions: Decisions) -> Size | None:
 
 
 def _drifts(trace: Trace, basis: Basis, regression: Regression) -> tuple[Drift, ...]:
-    """By parameter, named and ordered as a summary has them."""
+    """By parameter, with the names and the order of a summary."""
     flat, own = all_coordinates(trace.position, trace.names)
     found = {drift.name: drift for drift in drift_of(flat, basis, regression)}
     return tuple(found[name] for name in own if name in found)

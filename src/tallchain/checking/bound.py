@@ -1,4 +1,4 @@
-"""The paper's error bound at a chain's own proposals, with bootstrap limits: what `delta` would have to be."""
+"""The paper's error bound at a chain's own proposals, with bootstrap limits: the values that `delta` would need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tallchain.validation import brief, is_whole
 
 @dataclasses.dataclass(frozen=True)
 class ProposalBound:
-    """Of one proposal, with bootstrap limits."""
+    """The bound at one proposal, with bootstrap limits."""
 
     first: Estimate
     """E|X|, X the log ratios per row, standardised."""
@@ -41,12 +41,12 @@ class ProposalBound:
 
 @dataclasses.dataclass(frozen=True)
 class BoundLimits:
-    """The paper's bound at some proposals of a run (`print` it)."""
+    """The paper's error bound at some proposals of a run (`print` it)."""
 
     batch: float
-    """b, the median of the rows read at a decision."""
+    """b, the median number of rows read at a decision."""
     rows_stored: int
-    """Rows stored of each proposal."""
+    """Rows stored for each proposal."""
     proposals: tuple[ProposalBound, ...]
 
     def __str__(self) -> str:
@@ -66,10 +66,10 @@ def bound_limits(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> BoundLimits:
-    """Estimate the moments in the paper's bound from stored rows, with 95 % bootstrap limits.
+    """Estimate the moments in the paper's error bound from stored rows, with 95 % bootstrap limits.
 
-    `MinibatchBarker(delta=...)` takes E|X| and E|X|^3 of the rows of its batch for the true ones. How far they can be
-    off is what the limits say: heavy tails make E|X|^3 a matter of a few rows.
+    `MinibatchBarker(delta=...)` uses E|X| and E|X|^3 of the rows of its batch as the true ones. The limits show how far
+    these can be off: with heavy tails E|X|^3 depends on a few rows.
 
     Args:
         kernel: the sampler that made the trace.
@@ -103,7 +103,7 @@ def bound_limits(
 
 @program(static_argnames=("width", "looks"))
 def _rows(kernel: MetropolisHastings, pairs: Pairs, keys: Array, *, width: int, looks: int) -> Array:
-    """Return log ratios of rows that the source gives first, by proposal."""
+    """Return log ratios of the first rows that the source gives, by proposal."""
     source = kernel.source
 
     def one(pair: Pairs, key: Array) -> Array:

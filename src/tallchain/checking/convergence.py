@@ -8,7 +8,7 @@ half-chains of n draws, W the mean of their variances and V the variance of thei
 Chains that agree have V = W tau/n on average, tau being the autocorrelation time within a half-chain, and (V/W) n/tau
 is then about F(M - 1, infinity). So R-hat is about 1 + tau/(2n) by chance alone: 1.01 with 50 effective draws to a
 half-chain. Chains DISAGREE where R-hat is above 1.01 and that F is beyond chance. tau must come from within the
-half-chains: ArviZ's ESS falls where chains differ, and would excuse them.
+half-chains: ArviZ's ESS falls where chains differ, and would hide the difference.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from scipy.special import fdtrc, ndtri
 
 MOST_R_HAT = 1.01  # Vehtari et al. 2021
-FALSE_ALARM = 1e-3  # over all parameters, nominally; about 1 % with 20 effective draws to a chain
+FALSE_ALARM = 1e-3  # over all parameters, nominally; about 1 % with 20 effective draws per chain
 
 _LEAST_DRAWS = 4  # ArviZ gives no effective sample size below
 _BLOCK = 2**20  # numbers in float64 at a time
-_FREEDOM = 1e6  # as good as infinitely many
+_FREEDOM = 1e6  # practically infinite
 _REFINEMENTS = 3
 
 
@@ -45,7 +45,7 @@ class Parameter:
     ess_tail: float
     r_hat: float
     r_hat_chance: float = 1.0
-    """Chance of such an R-hat if the chains agree; asked for where R-hat is above 1.01."""
+    """Chance of such an R-hat if the chains agree; computed where R-hat is above 1.01."""
 
 
 def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
@@ -83,7 +83,7 @@ def _convergence(block: np.ndarray) -> list[np.ndarray]:
 
 
 def chance_of_r_hat(draws: np.ndarray) -> float:
-    """Chance of an R-hat at least as large as that of draws (chain, draw), if all chains are of one distribution."""
+    """Chance of an R-hat at least as large as that of draws (chain, draw), if all chains have the same distribution."""
     folded = np.abs(draws - np.median(draws))
     return min(1.0, 2 * min(_chance(_normal_scores(values)) for values in (draws, folded)))
 
@@ -103,7 +103,7 @@ def _chance(draws: np.ndarray) -> float:
     if covariance[0] <= 0:
         return 0.0 if np.ptp(means) > 0 else 1.0
     tau, within = 1.0, covariance
-    for _ in range(_REFINEMENTS):  # deviations from a mean of their own lack the variance of that mean
+    for _ in range(_REFINEMENTS):  # deviations from the chains' own means lack the variance of these means
         within = covariance + covariance[0] * min(tau / length, 1)
         tau = _positive_sequence(within / within[0])
     f = means.var(ddof=1) / within[0] * length / tau

@@ -4,12 +4,13 @@ Let p be the posterior and p exp(h) the density of the draws. The chain is stati
 
     int p(t) q(t, t') a(t, t') exp(h(t)) dt = exp(h(t')) p(t') int q(t', t) a(t', t) dt     for all t'.
 
-With S(t, t') = p(t) q(t, t') a(t, t'), symmetric but for the errors, S(t, t') = S(t', t) exp(eta), and to first order
-this is int S (eta - (h(t') - h(t))) dt = 0 for all t'. As eta and h(t') - h(t) change sign with the direction, that is
+With S(t, t') = p(t) q(t, t') a(t, t'), symmetric except for the errors, S(t, t') = S(t', t) exp(eta), and to first
+order this is int S (eta - (h(t') - h(t))) dt = 0 for all t'. As eta and h(t') - h(t) change sign with the direction,
+that is
 
     int int S (eta - (h(t') - h(t))) (g(t') - g(t)) dt dt' = 0     for all g,
 
-the normal equations of the regression of eta on h(t') - h(t) with weights S. Here h and g are sought among few
+the normal equations of the regression of eta on h(t') - h(t) with weights S. Here h and g are combinations of a few
 features of the position. The drift of the expectation of f is then the covariance of f and h over the draws.
 """
 
@@ -29,10 +30,10 @@ from tallchain.types import PyTree
 
 DECISIONS_PER_FEATURE = 5
 
-_RELATIVE_ERROR = 0.45  # of an acceptance probability in a chi-square test: as of five acceptances
-_RANK = 1e-10  # features this close to dependent are the same but for rounding
+_RELATIVE_ERROR = 0.45  # of an acceptance probability in a chi-square test: about that of five acceptances
+_RANK = 1e-10  # features this close to dependent differ only by rounding
 _ENTRIES = 10**7  # of the trace, at most, for the covariances of features
-_PARTS = 20  # of the trace, whose differences say how well it knows these covariances
+_PARTS = 20  # of the trace, whose differences show how well these covariances are known
 _COORDINATES = 100  # of the trace, at most, for its autocorrelation
 
 
@@ -40,15 +41,15 @@ class Flow(NamedTuple):
     """The flow of probability at each decision, in units of p(t) q(t, t')."""
 
     net: np.ndarray
-    """a(t, t') - exp(Delta) a(t', t): what flows one way in excess of the other; 0 in detailed balance.
+    """a(t, t') - exp(Delta) a(t', t): the excess of the flow one way over the other; 0 in detailed balance.
 
     To first order it is eta times the flow. Unlike eta it is linear in the acceptance probabilities, so the noise of
-    the trials does not bias it, and it is defined where one of them came out as 0.
+    the repeats does not bias it, and it is defined where one of them is 0.
     """
     error: np.ndarray
     """Its standard error."""
     size: np.ndarray
-    """The mean of the two ways."""
+    """The mean of the two directions."""
     weight: np.ndarray
     """0 for a step up by more than the reach, 2 for a step down by more, else 1.
 
@@ -66,8 +67,8 @@ def flow_of(decisions: Decisions, num_trials: int, reach: float, *, is_integrate
     forward, backward = decisions.forward, decisions.backward
     forward_se, backward_se = decisions.forward_se, decisions.backward_se
     if not is_integrated:
-        # Counts: take their variance from both ways together, as it is without error. Few acceptances by chance would
-        # otherwise come with a small standard error.
+        # Counts: take their variance from both directions together, as if there were no error. Otherwise few
+        # acceptances by chance would have a small standard error.
         share = np.minimum((forward + backward) / (1 + 1 / ratio), np.minimum(1, ratio))
         forward_se, backward_se = (np.sqrt(p * (1 - p) / num_trials) for p in (share, share / ratio))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -101,10 +102,10 @@ class Regression(NamedTuple):
 
 
 def regress(flow: Flow, steps: np.ndarray) -> Regression:
-    """Solve the normal equations; `steps` is (decision, feature), each feature at t' less the same at t.
+    """Solve the normal equations; `steps` is (decision, feature), each feature at t' minus the same at t.
 
-    The covariance is the sandwich HC3 (MacKinnon and White 1985), right whatever h leaves unexplained. The p-value is
-    that of the score test of no error at all, for which the variance of every decision is known.
+    The covariance is the sandwich HC3 (MacKinnon and White 1985), which is valid whatever h leaves unexplained. The
+    p-value is that of the score test of no error at all, for which the variance of every decision is known.
     """
     weights = flow.weight * flow.size
     inverse = _inverse((steps * weights[:, None]).T @ steps)
@@ -124,7 +125,7 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 class Basis(NamedTuple):
-    """The features to seek h among, and their covariances over the trace with what may drift."""
+    """The features that h is made of, and their covariances over the trace with what may drift."""
 
     mean: np.ndarray
     sd: np.ndarray
@@ -158,12 +159,12 @@ class Basis(NamedTuple):
         return z[:, self.factors[:, 0]] * z[:, self.factors[:, 1]]
 
     def steps(self, here: PyTree, there: PyTree) -> np.ndarray:
-        """(decision, feature): each feature there less the same here."""
+        """(decision, feature): each feature there minus the same here."""
         return self.features(_flat(there)) - self.features(_flat(here))
 
 
 def _thinned(trace: Trace) -> np.ndarray:
-    """Draws (n, d), chain after chain, of which parts that follow each other are nearly independent."""
+    """Draws (n, d), chain after chain, such that consecutive parts are nearly independent."""
     leaves = [np.reshape(leaf, (trace.is_accepted.size, -1)) for leaf in jax.tree.leaves(trace.position)]
     entries = trace.is_accepted.size * sum(leaf.shape[1] for leaf in leaves)
     return np.concatenate([leaf[:: -(-entries // _ENTRIES)].astype(np.float64) for leaf in leaves], 1)
@@ -197,7 +198,7 @@ def drift_of(names: list[str], basis: Basis, regression: Regression) -> tuple[Dr
     values = covariance @ regression.coefficients
     of_trace = (basis.covariances @ regression.coefficients).var(0, ddof=1) / len(basis.covariances)
     errors = np.sqrt(np.einsum("fi,ij,fj->f", covariance, regression.covariance, covariance) + of_trace)
-    # No estimate for a coordinate that never moved, nor for a variance where there are no squares to explain it.
+    # No estimate for a coordinate that never moved, or for a variance if there are no squares to explain it.
     has_squares = bool(np.any(basis.factors[:, 1] >= 0))
     is_known = np.concatenate([basis.sd > 0, (basis.sd > 0) & has_squares])
     means, variances = np.split(np.arange(len(values)), 2)
@@ -229,7 +230,7 @@ def bound_of(decisions: Decisions, trace: Trace) -> Bound | None:
 
 
 def _coordinates(trace: Trace) -> list[np.ndarray]:
-    """Return draws (chain, draw) of the coordinates, or of some spread over all of them where they are many."""
+    """Return draws (chain, draw) of the coordinates, or of some evenly spaced ones if there are many."""
     leaves = [np.reshape(leaf, (*trace.is_accepted.shape, -1)) for leaf in jax.tree.leaves(trace.position)]
     step = -(-sum(leaf.shape[2] for leaf in leaves) // _COORDINATES)
     return [leaf[:, :, i] for leaf in leaves for i in range(0, leaf.shape[2], step)]
@@ -238,8 +239,8 @@ def _coordinates(trace: Trace) -> list[np.ndarray]:
 def autocorrelation_time(draws: np.ndarray) -> float:
     """tau = 1 + 2 sum of the autocorrelations of draws (chain, draw), by Geyer's initial positive sequence (1992).
 
-    Autocovariances are about the mean of all chains, so that unmixed chains show as slow. Infinite for
-    chains that never moved, or too short to show where the sequence ends.
+    Autocovariances are about the mean of all chains, so that unmixed chains appear slow. Infinite for chains that never
+    moved, or are too short to show where the sequence ends.
     """
     length = draws.shape[1]
     centred = np.asarray(draws, np.float64) - np.mean(draws, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""From trials to errors of decisions, each with its noise."""
+"""From repeated decisions to their errors, each with its noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallchain.kernel import MetropolisHastings
 from tallchain.types import ApproximateTest
 
 DELTA_ERROR = 1e-4
-"""Standard error allowed for rounding where Delta is added up: what a test sees in float32 differs by less."""
+"""Standard error allowed for rounding in the sum for Delta: what a test sees in float32 differs by less."""
 Z = float(ndtri(0.975))
 
 _RESAMPLES = 500
@@ -31,7 +31,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes_of(chances: np.ndarray, num_pairs: int, *, is_integrated: bool) -> Outcomes:
-    """Average the chances of the trials, by pair (see `trials.repeat` for which trial is of which pair)."""
+    """Average the chances of the repeats, by pair (see `trials.repeat` for their order)."""
     lanes, draws = chances.shape
     pair = (np.arange(lanes)[:, None] + np.arange(draws)) % num_pairs
     count = lanes * draws // num_pairs
@@ -39,14 +39,14 @@ def outcomes_of(chances: np.ndarray, num_pairs: int, *, is_integrated: bool) -> 
     if is_integrated:
         squares = (chances - mean[pair]) ** 2
         variance = np.bincount(pair.ravel(), squares.ravel(), num_pairs) / max(count - 1, 1)
-    else:  # half an acceptance and half a rejection more, so that trials that all agree still leave a doubt
+    else:  # add half an acceptance and half a rejection, so that repeats that all agree still leave some doubt
         share = (mean * count + 0.5) / (count + 1)
         variance = share * (1 - share)
     return Outcomes(mean, np.sqrt(variance / count), count)
 
 
 def reach_of(max_log_ratio: float, num_trials: int, *, is_integrated: bool) -> float:
-    """The largest |Delta| to average over: where acceptances are counted, ten are to be expected against the slope."""
+    """The largest |Delta| to average over: if acceptances are counted, ten are expected in the rarer direction."""
     if is_integrated:
         return float(max_log_ratio)
     return max(min(float(max_log_ratio), math.log(num_trials / _ACCEPTANCES)), 0.0)
@@ -59,7 +59,7 @@ def decisions_of(kernel: MetropolisHastings, log_ratio: np.ndarray, outcomes: Ou
     exact, low, high = (_exact_chance(kernel, log_ratio + shift) for shift in (0.0, -DELTA_ERROR, DELTA_ERROR))
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = forward_se / forward, backward_se / backward
-        # The log of a mean is low on average by half its relative variance.
+        # The log of a mean is too low on average by half its relative variance.
         error = np.log(forward / backward) - log_ratio + (relative[0] ** 2 - relative[1] ** 2) / 2
         log_odds_se = np.sqrt(relative[0] ** 2 + relative[1] ** 2 + DELTA_ERROR**2)
     is_known = np.isfinite(log_ratio) & (forward > 0) & (backward > 0)
@@ -99,7 +99,7 @@ def mean_of(values: np.ndarray) -> Estimate:
 
 
 def worst_of(values: np.ndarray, errors: np.ndarray) -> Estimate:
-    """The largest, with an interval that holds for all of them at once (Bonferroni)."""
+    """The largest, with an interval that holds for all values at once (Bonferroni)."""
     if not len(values):
         return _UNKNOWN
     at = int(np.argmax(np.abs(values)))
@@ -108,12 +108,12 @@ def worst_of(values: np.ndarray, errors: np.ndarray) -> Estimate:
 
 
 def bonferroni(count: int) -> float:
-    """Normal quantile for intervals that all hold at once with 95 per cent."""
+    """Normal quantile for intervals that all hold at once with a probability of 95 per cent."""
     return float(-ndtri(0.025 / count))
 
 
 def size_of(values: np.ndarray, errors: np.ndarray) -> Size:
-    """Mean absolute value, less the noise of the values: see `Size`."""
+    """Mean absolute value, corrected for the noise of the values: see `Size`."""
     count = len(values)
     if count < 2:
         return Size(math.nan, math.nan, math.nan, math.nan, math.nan)
@@ -137,7 +137,7 @@ def size_of(values: np.ndarray, errors: np.ndarray) -> Size:
 def _without_noise(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """Mean |value| along the last axis, divided by the factor by which the noise inflates it."""
     mean = values.mean(-1, keepdims=True)
-    # From moments: a likelihood would trust values with little noise, and these are small where noise goes with size.
+    # From moments: a likelihood would trust values with little noise, which are small where noise grows with size.
     variance = np.maximum(values.var(-1, ddof=1, keepdims=True) - (errors**2).mean(-1, keepdims=True), 0)
     noisy = _mean_absolute_normal(mean, variance + errors**2).mean(-1)
     clean = _mean_absolute_normal(mean, variance)[..., 0]

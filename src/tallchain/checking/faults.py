@@ -1,4 +1,4 @@
-"""Errors and warnings of a run that carry its trace: none may lose a finished draw."""
+"""Errors and warnings of a run that carry its trace, so that no finished draw is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SamplingError(RuntimeError):
 
 
 class SamplingWarning(RuntimeWarning):
-    """The draws may be wrong. `trace` holds them, also where a filter turns the warning into an error."""
+    """The draws may be wrong. `trace` holds them, even if a filter turns the warning into an error."""
 
     def __init__(self, message: str, trace: Trace) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class SamplingWarning(RuntimeWarning):
 
 @contextmanager
 def saving(recorder: Recorder, make_trace: Callable[[], Trace]) -> Generator[None]:
-    """Turn whatever breaks into an error that has the draws so far, if there are any."""
+    """Turn any failure into an error that has the draws so far, if there are any."""
     try:
         yield
     except Exception as error:
@@ -43,7 +43,7 @@ def saving(recorder: Recorder, make_trace: Callable[[], Trace]) -> Generator[Non
             raise
         trace = make_trace()
         raise SamplingError(
-            f"Sampling broke: {error!r}. The draws that were finished, {trace.num_draws:,} of each of "
+            f"Sampling failed: {error!r}. The finished draws, {trace.num_draws:,} of each of "
             f"{trace.num_chains:,} chains, are in the `trace` of this exception.",
             trace,
         ) from error

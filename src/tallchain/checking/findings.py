@@ -1,4 +1,4 @@
-"""What an audit finds, and how it says so: the draws first, then the decisions, the cost, and the verdict."""
+"""What an audit finds, and its text: the draws first, then the decisions, the cost, and the verdict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallchain.checking.records import Bound, Cost, Decisions, Drift, Estimate, 
 from tallchain.settings import Settings
 
 FALSE_ALARMS = 1e-3
-"""How often, about, a test without any error is found to have one."""
+"""About how often an error is found in a test that has none."""
 _NAMES = 21  # columns of the names in front of the lines
 
 
@@ -27,9 +27,9 @@ class Audit:
     num_rows: int
     num_decisions: int
     num_trials: int
-    """Of every decision, each way."""
+    """Repeats of every decision, each way."""
     is_integrated: bool
-    """Whether trials report the test's chance to accept (its noise integrated out) rather than whether it did."""
+    """Whether repeats report the test's chance to accept (its noise integrated out) rather than its decision."""
     max_log_ratio: float
     """The largest |Delta| averaged over: as asked for, or as far as counted decisions reach."""
     tolerance: float
@@ -38,7 +38,7 @@ class Audit:
     num_far: int
     """Decisions beyond `max_log_ratio`."""
     num_zero: int
-    """Decisions that no trial accepted one way."""
+    """Decisions that no repeat accepted in one direction."""
     num_invalid: int
     """Decisions whose Delta is not finite: impossible candidates, or NaN."""
     log_odds: Size
@@ -46,21 +46,21 @@ class Audit:
     log_odds_mean: Estimate
     """Error in log-odds, with its sign."""
     log_odds_worst: Estimate
-    """The largest error in log-odds; its interval allows for its being the largest."""
+    """The largest error in log-odds; its interval accounts for the choice of the largest."""
     share_beyond_noise: float
-    """Decisions whose 95 per cent interval excludes 0; 0.05 of them would by chance alone."""
+    """Share of decisions whose 95 per cent interval excludes 0; 0.05 by chance alone."""
     probability: Size | None
-    """|error in probability|; None where the test approximates no test on all rows."""
+    """|error in probability|; None if the test does not approximate a test on all rows."""
     drift: tuple[Drift, ...]
     """By parameter; empty where there are too few decisions for the number of parameters."""
     features: str
-    """The functions of the position among which the drift was sought."""
+    """The functions of the position that the drift was estimated with."""
     bound: Bound | None
-    """None where the test approximates no test on all rows, or the trace is too short for its autocorrelation."""
+    """None if the test does not approximate a test on all rows, or the trace is too short for its autocorrelation."""
     error_p_value: float
-    """Of the errors, if there were none."""
+    """P-value of the errors, if there were none."""
     drift_p_value: float
-    """Of the drift, if there were no errors."""
+    """P-value of the drift, if there were no errors."""
     cost: Cost
     is_interrupted: bool
 
@@ -91,7 +91,7 @@ class Audit:
         return _verdict(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers, for JSON; what is not finite becomes None."""
+        """Return plain numbers, for JSON; values that are not finite become None."""
         derived = {name: getattr(self, name) for name in ("is_sound", "is_error_found", "is_drift_found", "verdict")}
         return _plain(dataclasses.asdict(self) | derived)
 
@@ -109,7 +109,7 @@ def _report(audit: Audit) -> str:
 
 
 def _verdict(audit: Audit) -> str:
-    """Say what was found; a line for each finding."""
+    """Return what was found, a line for each finding."""
     size = audit.log_odds
     if not math.isfinite(size.value):
         return (
@@ -140,7 +140,7 @@ def _verdict(audit: Audit) -> str:
 
 
 def _head(audit: Audit) -> list[str]:
-    interrupted = " (INTERRUPTED: fewer trials than asked for)" if audit.is_interrupted else ""
+    interrupted = " (INTERRUPTED: fewer repeats than asked for)" if audit.is_interrupted else ""
     lines = [f"Audit of {audit.test}, N = {audit.num_rows:,} rows{interrupted}"]
     if audit.settings.is_tempered:
         lines.append(
@@ -152,7 +152,7 @@ def _head(audit: Audit) -> list[str]:
 
 def _drift(audit: Audit) -> list[str]:
     if not audit.drift:
-        return [f"draws                no estimate, which takes {DECISIONS_PER_FEATURE} decisions for each parameter"]
+        return [f"draws                no estimate: it needs {DECISIONS_PER_FEATURE} decisions for each parameter"]
     means = _largest([d.mean for d in audit.drift])
     sds = _largest([d.sd for d in audit.drift])
     spread = (
@@ -163,7 +163,7 @@ def _drift(audit: Audit) -> list[str]:
     width = max([9, *(len(d.name) for d in audit.drift)])
     return [
         f"draws                the means are off by at most {means:.2g} sd, {spread}",
-        f"{'':<{_NAMES}}(95 % limits of each by itself; to first order, among {audit.features} of the position)",
+        f"{'':<{_NAMES}}(95 % limits for each one alone; to first order, from {audit.features} of the position)",
         f"{'':<{width}}{'mean, in posterior sd':>34}{'sd, in %':>30}",
         *(f"{d.name:<{width}}{_estimate(d.mean, 4):>34}{_estimate(d.sd, 2):>30}" for d in audit.drift),
     ]
@@ -193,20 +193,20 @@ def _decisions(audit: Audit) -> list[str]:
 def _cost(audit: Audit) -> str:
     cost = audit.cost
     return (
-        f"cost                 {cost.passes:,.0f} passes over all rows in {cost.seconds:.1f} s: {cost.rows_exact:,} "
+        f"cost                 {cost.passes:,.0f} sweeps over all rows in {cost.seconds:.1f} s: {cost.rows_exact:,} "
         f"rows for exact log ratios, {cost.rows_trials:,} by repeated decisions"
     )
 
 
 def _bound(audit: Audit) -> list[str]:
-    """Return the bound, unless it says nothing."""
+    """Return the bound, unless it is vacuous."""
     bound = audit.bound
     if bound is None or bound.value >= 1:
         return []
     return [
         f"worst case           total variation at most {bound.value:.2g}, if all errors worked together: the "
         f"largest error in probability, {bound.epsilon:.2g}, over 1 - {bound.contraction:.4f}, the contraction "
-        "of the slowest parameter. It is far above what the draws are off by; report the drift"
+        "of the slowest parameter. This is far above the actual error of the draws; report the drift"
     ]
 
 
@@ -231,7 +231,7 @@ def _estimate(estimate: Estimate, digits: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return lists, dicts and numbers that JSON has."""
+    """Return lists, dicts and numbers as JSON has them."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

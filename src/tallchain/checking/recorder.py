@@ -1,4 +1,4 @@
-"""Collects the draws on the host, and makes a trace of those that are finished."""
+"""Collects the draws on the host, and makes a trace of the finished ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallchain.lockstep import Drawn
 from tallchain.names import in_order_of
 from tallchain.types import PyTree
 
-_LEAST_SHARE = 0.5  # of the draws of the largest rectangle, for which no chain with a draw is left out
+_LEAST_SHARE = 0.5  # of the draws of the largest rectangle; if that many are kept, no chain with a draw is left out
 
 
 class Recorder:
@@ -62,7 +62,7 @@ class Recorder:
         return self._largest()[1]
 
     def draws(self) -> Drawn:
-        """Return the draws that are finished, of the chains that `largest` chooses."""
+        """Return the finished draws of the chains that `largest` chooses."""
         chains, count = self._largest()
         return self._cut(chains, count)
 
@@ -71,11 +71,11 @@ class Recorder:
         return self._cut(np.arange(len(self.draw)), int(self._finished.min()))
 
     def trace(self, like: PyTree, **facts: Any) -> Trace:
-        """Make a trace of the draws that are finished.
+        """Make a trace of the finished draws.
 
         Args:
-            like: a position with the keys of its dicts in the order that the trace shall have.
-            facts: the fields of the trace of which the recorder does not know.
+            like: a position whose dicts have their keys in the order for the trace.
+            facts: the fields of the trace that the recorder does not know.
         """
         chains, count = self._largest()
         position, verdict = self._cut(chains, count)
@@ -108,9 +108,9 @@ class Recorder:
 def largest(finished: np.ndarray) -> tuple[np.ndarray, int]:
     """Choose chains, and draws of each, from the draws that each chain has finished.
 
-    Every chain that has a draw, cut to the shortest, if that keeps at least half as many draws as the best choice
-    would: chains are slow where decisions take many rows, and leaving them out tilts the draws away from there. Else
-    the best choice, k chains of n draws with k n as large as possible.
+    Takes every chain that has a draw, cut to the shortest, if that keeps at least half as many draws as the best choice
+    would: chains are slow where decisions take many rows, and leaving them out biases the draws away from there.
+    Otherwise takes the best choice, k chains of n draws with k n as large as possible.
     """
     has_draws = finished > 0
     if not has_draws.any():

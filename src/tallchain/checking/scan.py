@@ -1,7 +1,7 @@
-"""A pass over all rows at a few proposals: exact log ratios, and how far the mean of a batch is from normal.
+"""The scan: read all rows at a few proposals, for exact log ratios and how far the mean of a batch is from normal.
 
-A minibatch test knows the rows it has read. Where a few rows in a million carry the log ratio, a batch nearly always
-misses them, and nothing it has seen says so: only reading every row does.
+A minibatch test knows only the rows it has read. Where a few rows in a million carry the log ratio, a batch nearly
+always misses them, and nothing it has seen shows this: only reading every row does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tallchain.types import (
 
 _PAIRS = 128  # scanned side by side; each holds a window of rows
 _FIRST_ROWS = 1024  # to centre and scale by
-_ORDERS = 32  # of the rows, to see whether they come at random
+_ORDERS = 32  # of the rows, to see whether they come in random order
 _DISORDER, _SIGMAS = 2.0, 6.0  # of the variance of a window's mean: tolerated, and allowed for chance
 
 
@@ -67,30 +67,30 @@ def _propose(kernel: MetropolisHastings, here: PyTree, keys: Array) -> Pairs:
     return jax.vmap(propose)(keys, here)
 
 
-# ---- the pass ----------------------------------------------------------------------------------
+# ---- the scan ----------------------------------------------------------------------------------
 
 
 class RowMoments(NamedTuple):
-    """Of the numbers per row Lambda_i over ALL rows, by pair, in float64."""
+    """Moments of the numbers per row Lambda_i over ALL rows, by pair, in float64."""
 
     mean: np.ndarray
-    """NaN or +inf where a row is impossible at the position itself; -inf where one is at the candidate."""
+    """NaN or +inf if a row is impossible at the position itself; -inf if one is impossible at the candidate."""
     variance: np.ndarray
     skewness: np.ndarray
     kurtosis: np.ndarray
-    """Excess over a normal's."""
+    """Excess over that of a normal distribution."""
     num_impossible: np.ndarray
     """Rows of likelihood 0 at the candidate."""
     num_invalid: np.ndarray
-    """Rows of which the log ratio is NaN or +inf."""
+    """Rows whose log ratio is NaN or +inf."""
     disorder: np.ndarray
-    """Variance of the mean of the first rows that the source gives, over what it is for rows in random order."""
+    """Variance of the mean of the first rows that the source gives, over its value for rows in random order."""
     exact: np.ndarray
-    """What the rows that every decision reads add to the log ratio, which the rest are about."""
+    """What the rows that every decision reads add to the log ratio; the other fields are about the other rows."""
 
 
 class _Sums(NamedTuple):
-    """Over the rows to sample from, by pair; of those that every decision reads `exact` alone."""
+    """Sums over the rows to sample from, by pair; only `exact` is about the rows that every decision reads."""
 
     count: Array
     """Of finite numbers."""
@@ -104,7 +104,7 @@ class _Sums(NamedTuple):
 
 @part
 class _Powers:
-    """Of a block: sums by pair."""
+    """Sums over a block, by pair."""
 
     kernel: MetropolisHastings
     pairs: Pairs
@@ -142,12 +142,12 @@ def row_moments(
 ) -> RowMoments:
     """Read every row at every pair.
 
-    The numbers per row, and their sums over one block, are as JAX has them (in float32, unless told otherwise), as the
-    chain's own are; the blocks are added up in float64.
+    The numbers per row, and their sums over one block, are in JAX's precision (float32 by default), like the chain's
+    own; the blocks are added up in float64.
     """
     num_pairs = len(pairs.log_correction)
     num_parts = -(-num_pairs // _PAIRS)
-    # Parts of one size, the last one filled up: they share a program.
+    # All parts have one size, the last one padded, so that they share a program.
     parts = np.arange(num_parts * -(-num_pairs // num_parts)).reshape(num_parts, -1)
     found = []
     population = kernel.source.population
@@ -170,9 +170,9 @@ def row_moments(
 
 
 def _central(kernel: MetropolisHastings, total: _Sums, begun: _Begun) -> RowMoments:
-    """Central moments from those about the centre."""
+    """Central moments from the moments about the centre."""
     centre, scale = begun.centre, begun.scale
-    with np.errstate(all="ignore"):  # heavy tails may overflow, and are then as heavy as can be
+    with np.errstate(all="ignore"):  # heavy tails may overflow, and then count as infinitely heavy
         m1, m2, m3, m4 = (total.sums / np.maximum(total.count, 1)[:, None]).T
         second = np.maximum(m2 - m1**2, 0)
         third = m3 - 3 * m1 * m2 + 2 * m1**3
@@ -197,16 +197,16 @@ def _central(kernel: MetropolisHastings, total: _Sums, begun: _Begun) -> RowMome
 
 
 def _variance_factor(population: Population, rows: float) -> float:
-    """Variance of the mean of some rows over that of one."""
+    """Variance of the mean of some rows, divided by that of one row."""
     return 1 / rows if population.repeats else max(1 / rows - 1 / population.num_rows, 0.0)
 
 
 class _Begun(NamedTuple):
-    """Of every pair, before the pass."""
+    """What is known of every pair before the scan."""
 
     centre: Array
     scale: Array
-    """Mean and standard deviation over a few rows: powers of what is left are of order 1."""
+    """Mean and standard deviation over a few rows: powers of the standardised numbers are of order 1."""
     window_means: Array
     """Of (Lambda_i - centre) / scale over the first window, in several orders of the source."""
 
@@ -240,7 +240,7 @@ def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
 
 
 def begin(source: Source, key: Array, width: int) -> PyTree:
-    """Return the cursor of a fresh pass, after the rows that every decision reads."""
+    """Return the cursor of a fresh decision, after the rows that every decision reads."""
     cursor = source.start(source.draw(key))
     for _ in range(-(-source.population.num_exact // width)):
         cursor, _ = source.look(cursor, Ask(jnp.int32(width)), width, lambda row: jnp.zeros(()), lambda *_: ())
@@ -256,7 +256,7 @@ def scan(
     *,
     progress: bool = False,
 ) -> Scan | None:
-    """Read every row at some of a run's own proposals; None where every decision has read every row already."""
+    """Read every row at some of a run's own proposals; None if every decision has already read every row."""
     population = kernel.source.population
     num_all, rows_read = population.num_rows + population.num_exact, np.asarray(draws.verdict.rows_read)
     if rows_read.min() >= num_all and not population.repeats:
@@ -266,7 +266,7 @@ def scan(
     s2 = np.minimum(moments.variance * _variance_factor(population, b), 1)
     missed = np.where(moments.num_impossible > 0, np.exp(-b * moments.num_impossible / population.num_rows), 0)
     with np.errstate(invalid="ignore"):
-        # The variance of a squared mean of m rows is 2 + kappa/m, in units of its own square.
+        # The variance of a squared mean of m rows is 2 + kappa/m, in units of the square of its expectation.
         chance = np.sqrt(np.mean(2 + moments.kurtosis / kernel.width) / (count * _ORDERS))
         skewness, kurtosis = s2**1.5 * np.abs(moments.skewness) / np.sqrt(b), s2**2 * moments.kurtosis / b
     return Scan(

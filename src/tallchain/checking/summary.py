@@ -1,4 +1,4 @@
-"""How far the draws can be trusted, and what they cost."""
+"""How much the draws can be trusted, and what they cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rows:
     scanned: int
     """Additional rows scanned for bounds, designs or checks, warm-up included."""
     share: float
-    """Mean rows per decision, scanned ones included, as a share of the N rows there are."""
+    """Mean rows per decision, scanned ones included, as a share of N."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Summary:
     compile_seconds: float
     """Of checks and compilation."""
     scan_seconds: float
-    """Of the pass over all rows."""
+    """Of the scan."""
     draws_per_second: float
     is_interrupted: bool
     is_one_start: bool
@@ -75,7 +75,7 @@ class Summary:
         return dataclasses.asdict(self)
 
     def to_pandas(self) -> DataFrame:
-        """Return the parameters as a table, one to a line (needs `pandas`)."""
+        """Return the parameters as a table, one per line (needs `pandas`)."""
         from pandas import DataFrame
 
         fields = [f.name for f in dataclasses.fields(Parameter) if f.name != "name"]
@@ -84,7 +84,7 @@ class Summary:
 
     @property
     def disagreeing(self) -> list[str]:
-        """Parameters of which the chains disagree: R-hat is above 1.01, and beyond what chance explains."""
+        """Parameters on which the chains disagree: R-hat is above 1.01, and beyond what chance explains."""
         limit = FALSE_ALARM / max(len(self.parameters), 1)
         return [p.name for p in self.parameters if p.r_hat > MOST_R_HAT and p.r_hat_chance < limit]
 
@@ -126,7 +126,7 @@ class Summary:
                 f"{self.scan.batch:,.0f} rows has {worst}"
             )
         elif self.rows.share < 1:
-            lines.append("NOT CHECKED          no pass over all rows: a few rows that carry the posterior go unnoticed")
+            lines.append("NOT CHECKED          no scan of all rows: a few rows that carry the posterior go unnoticed")
         highest = max([0.0, *(p.r_hat for p in self.parameters if np.isfinite(p.r_hat))])
         if self.disagreeing:
             lines.append(
@@ -135,7 +135,7 @@ class Summary:
             )
         elif highest > MOST_R_HAT:
             lines.append(
-                f"r_hat                up to {highest:.3f}, which chance explains with so few effective draws: draw "
+                f"r_hat                up to {highest:.3f}, which chance explains with this few effective draws: draw "
                 "more to be sure"
             )
         if self.is_one_start and not self.disagreeing:

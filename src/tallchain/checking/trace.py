@@ -17,7 +17,7 @@ from tallchain.names import coordinates, named_leaves
 from tallchain.settings import Settings
 from tallchain.types import PyTree, Verdict
 
-_FEW_SHARE = 0.01  # of the decisions that may fall on very few rows
+_FEW_SHARE = 0.01  # of the decisions that may use very few rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,27 +52,27 @@ class Trace:
         is_accepted: whether the decision moved the chain.
         rows_read: rows the test looked at.
         rows_scanned: additional rows scanned, for bounds, designs or proposals.
-        log_ratio: the estimate of the log ratio on which the decision fell.
+        log_ratio: the estimate of the log ratio that the decision used.
         is_invalid: the log ratio was NaN or +inf, which counts as a rejection.
-        extras: what else the test reports of a decision, by name.
-        num_rows: N, the rows there are.
+        extras: what else the test reports about a decision, by name.
+        num_rows: N, the number of rows.
         warmup: totals over the warm-up draws.
-        seconds: time spent sampling, warm-up included, compilation not.
-        compile_seconds: time spent otherwise before the draws were made: checks, compilation, a surrogate that moved.
-        scan_seconds: time spent on the pass over all rows.
+        seconds: time spent sampling, including warm-up but not compilation.
+        compile_seconds: other time spent before the draws were made: checks, compilation, moving a surrogate.
+        scan_seconds: time spent on the scan.
         is_interrupted: Ctrl-C, or a fault, ended the run (perhaps in its last chunk, with all draws made).
         left_out: chains of an interrupted run that are not in the trace, by number, and the draws each had finished.
             A chain without a draw is left out, and so are chains so far behind that cutting the others to their
             length would cost more than half of the draws.
         is_one_start: all chains started from the same position.
         notes: what else happened during the run, in words.
-        names: labels for the entries of a vector, by the name that `variables` has for it; they name the parameters of
-            the summary, and are coordinates of the DataTree.
+        names: labels for the entries of a vector, by its name in `variables`; they name the parameters in the summary,
+            and are coordinates of the DataTree.
         settings: test, proposal, prior and temperature, in words.
-        scan: what a pass over all rows at the end of the run has shown; None if there was none.
+        scan: what the scan at the end of the run has shown; None if there was none.
         kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
             `recentre` has moved, and with the temperature and the scale of a schedule at the last draw. It holds the
-            data, and functions of yours that cannot be pickled: a trace that was pickled or copied has None.
+            data and your functions, which cannot be pickled: a trace that was pickled or copied has None.
     """
 
     position: PyTree
@@ -114,14 +114,14 @@ class Trace:
         return named_leaves(self.position)
 
     def complaints(self) -> list[str]:
-        """Say in words what may be wrong with the draws; nothing if nothing was seen."""
+        """Describe what may be wrong with the draws; empty if nothing was found."""
         found = [] if self.scan is None else self.scan.complaints()
         found += _words_of(self.left_out)
         is_few = np.isfinite(self.log_ratio) & (self.rows_read < min(LEAST_ROWS, self.num_rows))
         if is_few.mean() > _FEW_SHARE:
             found.append(
-                f"{is_few.mean():.0%} of the decisions fell on fewer than {LEAST_ROWS} rows, from which no variance "
-                "can be told. Give the test a larger batch"
+                f"{is_few.mean():.0%} of the decisions used fewer than {LEAST_ROWS} rows, too few to estimate a "
+                "variance. Give the test a larger batch"
             )
         num_invalid = int(self.is_invalid.sum()) + self.warmup.num_invalid
         if num_invalid:
@@ -137,7 +137,7 @@ class Trace:
 
         Args:
             coords: values of the dimensions, by dimension, as `arviz_base.from_dict` takes them.
-            dims: names of the dimensions of a parameter, chain and draw apart, by parameter.
+            dims: names of the dimensions of a parameter, except chain and draw, by parameter.
         """
         from arviz_base import from_dict
 
@@ -161,7 +161,7 @@ class Trace:
             of = self.settings
             attributes |= {"test": of.test, "proposal": of.proposal, "prior": of.prior, "temperature": of.temperature}
             attributes |= tempered
-        with warnings.catch_warnings():  # more chains than draws are a mistake elsewhere, and usual here
+        with warnings.catch_warnings():  # elsewhere more chains than draws are a mistake; here they are usual
             warnings.filterwarnings("ignore", message="Found chain dimension to be longer", category=UserWarning)
             return from_dict(
                 {"posterior": self.variables(), "sample_stats": stats},
@@ -181,7 +181,7 @@ class Trace:
 
 
 def _words_of(left_out: dict[int, int]) -> list[str]:
-    """Say which chains are not in the trace; nothing if all of them are."""
+    """Name the chains that are not in the trace; empty if all of them are."""
     if not left_out:
         return []
     without = [chain for chain, draws in left_out.items() if not draws]
@@ -193,7 +193,7 @@ def _words_of(left_out: dict[int, int]) -> list[str]:
         draws = [left_out[chain] for chain in behind]
         most = f"up to {max(draws):,} draws" if max(draws) > 1 else "1 draw"
         said.append(f"{_chains(behind)} had {most}, far fewer than the others, and {_are(behind)} left out")
-    why = "Chains are slow where decisions take many rows, so the draws may miss such places: let the run end"
+    why = "Chains are slow where decisions take many rows, so the draws may miss such places: let the run finish"
     return [f"{'; '.join(said)}. {why}"]
 
 

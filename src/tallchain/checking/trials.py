@@ -1,4 +1,4 @@
-"""Many repetitions of the decisions of a chain."""
+"""Decisions of a chain, repeated many times."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tallchain.proposals import Fixed
 from tallchain.schedule import Schedule
 from tallchain.types import Array, IntegratedTest, PyTree, Verdict
 
-_LANES = {"cpu": 2**10}  # decisions side by side
+_LANES = {"cpu": 2**10}  # decisions run in parallel
 _LANES_ELSEWHERE = 2**16
 _MOST_TRIALS, _LEAST_TRIALS = 2000, 32
 _CHANCES = 2**10  # asked for at a time: a test may hold thousands of numbers for each
-_ROWS = 2**28  # for the trials of an audit to read, where their number is not given
+_ROWS = 2**28  # for the repeats of an audit to read, if their number is not given
 
 
 class Trials(NamedTuple):
     """Decisions that were repeated."""
 
     chances: np.ndarray
-    """To accept, by lane and draw: as the test says, or 0 and 1 by what it did."""
+    """Chance to accept, by lane and draw: as the test gives it, or 0 or 1 by its decision."""
     rows_read: int
-    """Rows read for all of them."""
+    """Rows read for all decisions."""
     is_interrupted: bool
 
 
@@ -46,11 +46,11 @@ class _At(NamedTuple):
 
     pair: Array
     seen: PyTree
-    """(memory, offset, evidence) for `chance`; () for a test without."""
+    """(memory, offset, evidence) for `chance`; () for a test without it."""
 
 
 class _Repetition(NamedTuple):
-    """A decision under way, what the test saw when it judged last, and whether that was enough."""
+    """A trial, what the test saw when it last judged, and whether that was enough."""
 
     trial: Trial
     seen: PyTree
@@ -59,9 +59,9 @@ class _Repetition(NamedTuple):
 
 @part
 class _Repeated:
-    """Decisions at fixed pairs in the shape of a kernel, so that they run in lockstep like the decisions of chains.
+    """Decisions at fixed pairs with the interface of a kernel, so that they run in lockstep like those of chains.
 
-    A lane goes from pair to pair, whatever it decides: pairs that take many rows hold up all lanes alike.
+    A lane goes from pair to pair, whatever it decides: pairs that take many rows slow down all lanes equally.
     """
 
     kernel: MetropolisHastings
@@ -92,7 +92,7 @@ class _Repeated:
         return _Repetition(trial, self._seen(repetition.trial), is_decided), is_decided, is_accepted
 
     def close(self, position: _At, repetition: _Repetition, is_accepted: Array) -> tuple[_At, Verdict]:
-        """Go to the next pair if this one is decided, whichever way."""
+        """Go to the next pair once this one is decided."""
         _, verdict = self.kernel.close(self._pair(position).here, repetition.trial, is_accepted)
         pair = (position.pair + repetition.is_decided) % len(self.pairs.log_correction)
         return _At(pair, repetition.seen), verdict
@@ -151,7 +151,7 @@ def repeat(
     chances = verdict.is_accepted
     if isinstance(kernel.acceptance, IntegratedTest):
         said = np.asarray(_chances(kernel, seen))
-        # The kernel rejects a log ratio that is not finite; where a test cannot say its chance, what it did must do.
+        # The kernel rejects a log ratio that is not finite; if a test does not know its chance, use its decision.
         chances = np.where(np.isfinite(verdict.log_ratio) & np.isfinite(said), said, chances)
     rows = int(verdict.rows_read.sum(dtype=np.int64) + verdict.rows_scanned.sum(dtype=np.int64))
     return Trials(np.asarray(chances, np.float64), rows, recorder.num_finished < num_draws)
@@ -159,7 +159,7 @@ def repeat(
 
 @program()
 def _chances(kernel: MetropolisHastings, seen: PyTree) -> Array:
-    """P(accept) by lane and draw, given what the test had seen: once a decision, since it can cost more than a look."""
+    """P(accept) by lane and draw, given what the test saw: once per decision, since it can cost more than a look."""
     assert isinstance(kernel.acceptance, IntegratedTest)
     chance = kernel.acceptance.chance
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), seen)
@@ -168,23 +168,23 @@ def _chances(kernel: MetropolisHastings, seen: PyTree) -> Array:
 
 
 def _lanes_per_pair(num_pairs: int, num_trials: int) -> int:
-    """As many as keep the machine busy and share the trials evenly."""
+    """As many as keep the machine busy and divide the repeats evenly."""
     most = _LANES.get(jax.default_backend(), _LANES_ELSEWHERE) // num_pairs
     return next((count for count in range(min(most, num_trials), 0, -1) if num_trials % count == 0), 1)
 
 
 def choose_trials(kernel: MetropolisHastings, trace: Trace, num_decisions: int) -> int:
-    """As many trials as a fixed number of rows allows; two, where all of them must come out the same."""
+    """As many repeats as a fixed number of rows allows; two if all of them must be equal."""
     if isinstance(kernel.acceptance, IntegratedTest) and _always_reads_all(kernel):
         return 2
     rows = float(np.mean(trace.rows_read) + np.mean(trace.rows_scanned))
     affordable = _ROWS / max(2 * num_decisions * rows, 1)
-    # Multiples of 8 can be shared among lanes.
+    # Multiples of 8 can be divided among lanes.
     return 8 * round(min(max(affordable, _LEAST_TRIALS), _MOST_TRIALS) / 8)
 
 
 def _always_reads_all(kernel: MetropolisHastings) -> bool:
-    """Whether the first thing the test asks for is every row, and for the decision itself."""
+    """Whether the test first asks for every row, and for the decision itself."""
     bound = None if kernel.bound is None else jnp.zeros(())
     _, _, ask = kernel.acceptance.open(kernel.acceptance.draw(make_key(0)), bound, kernel.source.population)
     return bool(ask.census) and not bool(ask.apart)

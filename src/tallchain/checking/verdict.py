@@ -1,4 +1,4 @@
-"""What the pass over all rows at the end of a run says of it."""
+"""What the scan at the end of a run shows."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ import dataclasses
 import numpy as np
 
 _FAR_SKEWNESS, _FAR_KURTOSIS = 0.35, 1.0  # of the mean of a batch: where audits find errors (studies/tails.py)
-_SHARE = 0.1  # of the proposals that may be so
+_SHARE = 0.1  # of the proposals that may be so far
 _MISSED = 0.01  # chance to miss the rows that make a candidate impossible
 
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """What a pass over all rows says of a batch's mean, at some of a run's own proposals.
+    """What the scan shows about the mean of a batch, at some of a run's own proposals.
 
     Skewness gamma/sqrt(b) and excess kurtosis kappa/b of the mean of b rows, b the median of the rows read at a
     decision: a normal mean has 0 and 0. Noise that is small compared with the test's own (of standard deviation about
-    1) does little harm whatever its law: where its standard deviation s is below 1 they are times s^3 and s^4.
+    1) does little harm whatever its distribution: if its standard deviation s is below 1, they are multiplied by s^3
+    and s^4.
     """
 
     num_proposals: int
     rows_swept: int
-    """Rows read for it, all proposals together."""
+    """Rows read for the scan, over all proposals."""
     batch: float
     """b."""
     skewness: tuple[float, ...]
     kurtosis: tuple[float, ...]
     chance_to_miss: tuple[float, ...]
-    """By proposal: if some rows make the candidate impossible, the chance that a batch has none of them; else 0."""
+    """By proposal: if some rows make the candidate impossible, the chance that a batch misses all of them; else 0."""
     num_invalid: int
     """Proposals at which the log ratio of some row is NaN or +inf."""
     disorder: float
-    """Variance of the mean of the first rows that the source gives, over what it is for rows in random order."""
+    """Variance of the mean of the first rows that the source gives, over its value for rows in random order."""
     most_disorder: float
-    """What to expect of it at most."""
+    """The largest value to expect by chance."""
     is_shuffled: bool
-    """Whether the source is one of ours, which give rows in random order."""
+    """Whether the source is one of the library's, which give rows in random order."""
 
     @property
     def is_far(self) -> np.ndarray:
@@ -44,7 +45,7 @@ class Scan:
         return (np.asarray(self.skewness) > _FAR_SKEWNESS) | (np.asarray(self.kurtosis) > _FAR_KURTOSIS)
 
     def complaints(self) -> list[str]:
-        """What is wrong, in words; nothing if nothing is."""
+        """What is wrong, in words; empty if nothing is."""
         found = []
         is_far = self.is_far
         if np.mean(is_far) > _SHARE:

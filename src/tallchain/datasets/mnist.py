@@ -1,11 +1,11 @@
-"""MNIST's 1s and 7s, and further ones in the style of infinite MNIST.
+"""MNIST's 1s and 7s, and additional images in the style of infinite MNIST.
 
 `mnist_1s_7s.npz` holds all 1s and 7s of MNIST (Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten
 digits"), extracted from the original idx files: 13,007 training and 2,163 test images of 28 x 28 bytes.
 
 Infinite MNIST (G. Loosli, S. Canu, L. Bottou, "Training invariant support vector machines using selective sampling",
 2007) makes more by moving pixels along smooth random fields. The file with its fields is not public, so these images
-are others: "infinite-MNIST style" everywhere.
+are different, and called "infinite-MNIST style".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FURTHER = 87_000
 _TANGENT_WIDTH = 0.9
 _FIELD_WIDTH = 4.0
 _BLOCK = 4096
-_VERSION = 1  # of the recipe: files of another one are not read
+_VERSION = 1  # of the recipe: files of another version are not read
 
 
 class Digits(NamedTuple):
@@ -55,10 +55,10 @@ def mnist_1_7() -> Digits:
 
 
 def infinite_mnist_style(further: int = FURTHER, *, seed: int = 0, cache: bool = True) -> Digits:
-    """MNIST's 1s and 7s with further training images made by deformation: the paper's MNIST-100k, with other images.
+    """MNIST's 1s and 7s with additional training images made by deformation: like the paper's MNIST-100k.
 
-    A further image is I + s (F1 dI/dx - F2 dI/dy), shifted by at most a pixel each way and clipped to [0, 255]: I one
-    of the training images, F1 and F2 smooth random fields of displacements, s = +1 or -1.
+    An additional image is I + s (F1 dI/dx - F2 dI/dy), shifted by at most a pixel each way and clipped to [0, 255]: I
+    one of the training images, F1 and F2 smooth random fields of displacements, s = +1 or -1.
 
     Args:
         further: images to make.
@@ -75,7 +75,7 @@ def infinite_mnist_style(further: int = FURTHER, *, seed: int = 0, cache: bool =
         images, is_seven = deform(digits.train_images, digits.train_is_seven, further, seed)
         made = {"images": images, "is_seven": is_seven}
         if path:
-            # A folder that cannot be written costs the time of making them again, nothing else.
+            # If the folder cannot be written, the only cost is making them again.
             with contextlib.suppress(OSError):
                 write_arrays(path, made)
     return digits._replace(
@@ -85,7 +85,7 @@ def infinite_mnist_style(further: int = FURTHER, *, seed: int = 0, cache: bool =
 
 
 def deform(images: np.ndarray, labels: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw images at random and deform each; the bytes, and their labels."""
+    """Draw images at random and deform each; return the bytes and their labels."""
     random = np.random.default_rng(seed)
     chosen = random.integers(len(images), size=count)
     made = np.empty((count, *images.shape[1:]), np.uint8)
@@ -108,7 +108,7 @@ def deform_each(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def _shifted(images: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Each image moved by whole pixels, down and across; what comes in is paper."""
+    """Each image moved by whole pixels, down and across; new pixels are 0."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     rows, columns = (np.arange(SIZE) + 1 - shifts[:, axis, None] for axis in (0, 1))
     return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
@@ -117,7 +117,7 @@ def _shifted(images: np.ndarray, shifts: np.ndarray) -> np.ndarray:
 def gaussian_matrix(width: float, derivative: int) -> np.ndarray:
     """Smooth the 28 pixels of a line with a Gaussian of this width, or take the derivative of that: a matrix.
 
-    Pixels outside are 0. A matrix product does all lines of all images at once.
+    Pixels outside are 0. A matrix product handles all lines of all images at once.
     """
     offset = np.arange(SIZE)[:, None] - np.arange(SIZE)[None, :]
     kernel = np.exp(-0.5 * (offset / width) ** 2)

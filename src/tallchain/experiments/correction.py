@@ -1,9 +1,9 @@
-"""The paper's appendix table: how close normal + X_corr comes to logistic, and what we make of it.
+"""The paper's appendix table: how close normal + X_corr comes to logistic, printed and recomputed.
 
-Seita, Pan, Chen and Canny, "An Efficient Minibatch Acceptance Test for Metropolis-Hastings",
-appendix "Obtaining the correction distribution". Its 40 entries are max |M u - v| of the
-regularised least squares for two grids, four sigmas and five ridges. Beside them stands what the
-linear program of `tallchain.acceptance.correction.minimax` reaches at the same sigma.
+Seita, Pan, Chen and Canny, "An Efficient Minibatch Acceptance Test for Metropolis-Hastings", appendix "Obtaining the
+correction distribution". Its 40 entries are max |M u - v| of the regularised least squares for two grids, four sigmas
+and five ridges. Next to them are the errors of the linear program of `tallchain.acceptance.correction.minimax` at the
+same sigma.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KNOWN_TO_DIFFER: frozenset[tuple[int, float, float]] = frozenset(
 )
 """Entries (n, sigma, ridge) where the paper's own protocol does not give the printed value.
 
-It gives 7.26e-6 for 7.4e-6, 6.17e-3 for 6.0e-3 and 1.90e-2 for 1.2e-2. The first is in reach of rounding errors: the
+It gives 7.26e-6 for 7.4e-6, 6.17e-3 for 6.0e-3 and 1.90e-2 for 1.2e-2. The first may be due to rounding errors: the
 condition number of the normal equations is about 1e10 there.
 """
 
@@ -148,7 +148,7 @@ class Result:
 
 
 _CAPTION = (
-    "Every entry is marked: = within one unit of the last printed digit; ~ not, and known not to be; ! not, and "
+    "Every entry is marked: = within one unit of the last printed digit; ~ different, as known; ! different, and "
     "not expected. Log-odds error: the worst |logit P(accept) - Delta| for |Delta| up to the reach."
 )
 

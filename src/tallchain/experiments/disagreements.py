@@ -82,7 +82,7 @@ class Config:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a setting came to."""
+    """What a setting gave."""
 
     name: str
     rows: float
@@ -92,7 +92,7 @@ class Found:
     errors: tuple[float, float]
     """Standard errors of these."""
     bound: float | None
-    """Median over decisions of the paper's bound on the error of P(accept), where it was asked for."""
+    """Median over decisions of the paper's error bound, if it was asked for."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure with what it shows in words."""
+    """A figure with a caption."""
 
     name: str
     """Of its file, without extension."""

@@ -1,11 +1,11 @@
-"""The paper's mixture of Gaussians (section 5.1 and appendix): rows per decision, and how near the draws are.
+"""The paper's mixture of Gaussians (section 5.1 and appendix): rows per decision, and how close the draws are.
 
-Seita, Pan, Chen and Canny, "An Efficient Minibatch Acceptance Test for Metropolis-Hastings": a million rows of
-0.5 N(theta_1, 2) + 0.5 N(theta_1 + theta_2, 2), temperature 10,000, a random walk with steps of standard deviation 0.15
-(the paper calls it a covariance), 10 trials of 3000 draws. Its Table 1 counts rows, its appendix has two distances of
-the draws from the posterior.
+Seita, Pan, Chen and Canny, "An Efficient Minibatch Acceptance Test for Metropolis-Hastings": a million rows of 0.5
+N(theta_1, 2) + 0.5 N(theta_1 + theta_2, 2), temperature 10,000, a random walk with steps of standard deviation 0.15
+(the paper calls it a covariance), 10 repetitions of 3000 draws. Its Table 1 counts rows, its appendix has two distances
+of the draws from the posterior.
 
-Every trial starts from its own draw of the exact posterior, which quadrature knows.
+Every repetition starts from its own draw of the exact posterior, known by quadrature.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ EDGES = (np.arange(-15, 26) * BIN, np.arange(-25, 31) * BIN)
 PUBLISHED_COUNT = 5000
 """To which the authors rescale the counts of 3000 draws."""
 _PARTS = 4  # of a bin, each way, to integrate over
-_LEAST_EXPECTED = 5.0  # draws in a pool of bins, for a chi-squared to be one
+_LEAST_EXPECTED = 5.0  # draws in a pool of bins, for chi-squared to be valid
 _BLOCK = 5  # bins, each way
-_LEAST_FREEDOM = 3  # degrees of it
+_LEAST_FREEDOM = 3  # degrees of freedom
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Method:
     rows: Printed | None = None
     """Rows per decision in Table 1."""
     one_trial: float | None = None
-    """Rows per decision of the one trial in the figure."""
+    """Rows per decision of the one repetition in the figure."""
     poisson: Printed | None = None
     """Log Poisson likelihood in the appendix."""
     chi_squared: Printed | None = None
@@ -122,7 +122,7 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Shorter trials: about a minute on two cores."""
+        """Shorter repetitions: about a minute on two cores."""
         return cls(draws=1000, slow_draws=60, seed=seed)
 
     @classmethod
@@ -132,7 +132,7 @@ class Config:
 
 
 class Distances(NamedTuple):
-    """How far the draws of a trial are from the posterior, bin by bin."""
+    """How far the draws of a repetition are from the posterior, bin by bin."""
 
     poisson: float
     """Log Poisson likelihood as the authors computed it."""
@@ -142,34 +142,34 @@ class Distances(NamedTuple):
 
 
 class Soundness(NamedTuple):
-    """The two distances over all bins, of as many draws as all trials of a method together are worth."""
+    """The two distances over all bins, for the effective number of draws of all repetitions of a method."""
 
     effective: float
-    """Draws that they are worth: the smaller bulk effective sample size of the two parameters."""
+    """Effective draws: the smaller bulk effective sample size of the two parameters."""
     of_bins: float
-    """Draws that they are worth for the counts of bins, which forget sooner."""
+    """Effective draws for the counts of bins, which mix faster."""
     poisson: float
     chi_squared: float | None
-    """Over its degrees of freedom: about 1 for draws of the posterior. None where there are too few draws for it."""
+    """Over its degrees of freedom: about 1 for draws of the posterior. None if there are too few draws."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """One method: its trials, summed up."""
+    """One method: a summary of its repetitions."""
 
     method: Method
     rows: Rows
     acceptance: float
     distances: tuple[Distances, ...]
-    """By trial."""
+    """By repetition."""
     soundness: Soundness
     grid: Grid
     """What it draws from, by quadrature: the posterior, without its prior where the method has none."""
     example: Arrays
-    """The first trial: its draws and rows per decision."""
+    """The first repetition: its draws and rows per decision."""
 
     def mean(self, name: str) -> float:
-        """Of a distance, over trials."""
+        """Of a distance, over repetitions."""
         return float(np.mean([getattr(each, name) for each in self.distances]))
 
     def error(self, name: str) -> float:
@@ -214,7 +214,7 @@ class Result:
 
 
 def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
-    """Run the trials of every method; those in `folder` are taken from there, and new ones kept there."""
+    """Run the repetitions of every method; those in `folder` are taken from there, and new ones kept there."""
     config = config or Config.paper()
     targets = {is_flat: target_of(config.rows, config.batch, config.seed, is_flat) for is_flat in (False, True)}
     jobs = [_job(config, targets[method.has_flat_prior], number, method) for number, method in enumerate(METHODS)]
@@ -297,7 +297,7 @@ def _found(method: Method, trials: Arrays, target: Target, published: np.ndarray
     )
 
 
-# ---- how near the draws are --------------------------------------------------------------------
+# ---- how close the draws are --------------------------------------------------------------------
 
 
 def bin_chances(grid: Grid) -> np.ndarray:
@@ -310,7 +310,7 @@ def bin_chances(grid: Grid) -> np.ndarray:
 
 
 def distances(position: np.ndarray, chances: np.ndarray, published: np.ndarray | None = None) -> Distances:
-    """Compare the draws (draw, 2) of a trial with the probabilities of the bins.
+    """Compare the draws (draw, 2) of a repetition with the probabilities of the bins.
 
     The authors' two distances are from `published`, the probabilities with the prior, where they differ.
     """
@@ -321,11 +321,11 @@ def distances(position: np.ndarray, chances: np.ndarray, published: np.ndarray |
 
 
 def soundness(position: np.ndarray, chances: np.ndarray) -> Soundness:
-    """Compare the draws (trial, draw, 2) of all trials with the probabilities of the bins.
+    """Compare the draws (repetition, draw, 2) of all repetitions with the probabilities of the bins.
 
-    Chi-squared is over pools of neighbouring bins. Which bins are pooled depends on what is expected of them, not on
-    what was seen. The draws of k pools count as n of them, with 1/n = sum_j (1 - p_j)/ESS_j / (k - 1) and ESS_j the
-    effective sample size of pool j's indicator: so many that the mean of chi-squared is its degrees of freedom (J. N.
+    Chi-squared is over pools of neighbouring bins. Which bins are pooled depends on their expected counts, not on the
+    observed ones. The draws of k pools count as n of them, with 1/n = sum_j (1 - p_j)/ESS_j / (k - 1) and ESS_j the
+    effective sample size of pool j's indicator: with this n the mean of chi-squared is its degrees of freedom (J. N.
     K. Rao and A. J. Scott, "The analysis of categorical data from complex sample surveys", 1981, first order).
     """
     effective = float(np.min(_effective(position, "bulk")))
@@ -344,7 +344,7 @@ def soundness(position: np.ndarray, chances: np.ndarray) -> Soundness:
 
 
 def _effective(values: np.ndarray, method: str) -> np.ndarray:
-    """Effective sample size of values (trial, draw, ...)."""
+    """Effective sample size of values (repetition, draw, ...)."""
     from arviz_stats.base import array_stats
 
     return np.asarray(array_stats.ess(values.astype(np.float64), chain_axis=0, draw_axis=1, method=method))
@@ -359,7 +359,7 @@ def _bin_of(position: np.ndarray) -> np.ndarray:
 
 
 def _shares(position: np.ndarray, chances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Observed and expected share of every bin, and last of everything outside: both sum to all there is."""
+    """Observed and expected share of every bin, and last of everything outside: both sum to 1."""
     share = np.bincount(_bin_of(position), minlength=chances.size + 1) / len(position)
     return share, np.append(chances.ravel(), max(1 - chances.sum(), 0.0))
 
@@ -368,8 +368,8 @@ def published_distances(counts: np.ndarray, chances: np.ndarray) -> tuple[float,
     """Log Poisson likelihood and chi-squared as the authors computed them.
 
     Counts are rescaled to 5000, and only bins with at least one draw, observed and expected, are summed over. The sum
-    is then no chi-squared: correlated draws count as independent ones, more of them than there are, and bins are chosen
-    by their counts.
+    is then not chi-squared distributed: correlated draws count as independent, the rescaling adds draws, and bins are
+    chosen by their counts.
     """
     observed = counts * PUBLISHED_COUNT / counts.sum()
     expected = chances * PUBLISHED_COUNT
@@ -384,7 +384,7 @@ def log_poisson(counts: np.ndarray, means: np.ndarray) -> np.ndarray:
 
 
 def _pools(expected: np.ndarray) -> np.ndarray:
-    """The pool of every bin: neighbours, until a pool expects 5 draws; what is left at the end joins the last one."""
+    """The pool of every bin: neighbours, until a pool expects 5 draws; the remainder joins the last pool."""
     pools = np.zeros(len(expected), int)
     number, total = 0, 0.0
     for index in (*_neighbours(), len(expected) - 1):  # and last, the bin of everything outside
@@ -395,6 +395,6 @@ def _pools(expected: np.ndarray) -> np.ndarray:
 
 
 def _neighbours() -> np.ndarray:
-    """The bins in an order that keeps near ones together: block by block, 5 bins wide each way."""
+    """The bins in an order that keeps neighbours together: block by block, 5 bins wide each way."""
     first, second = np.meshgrid(*(np.arange(len(edges) - 1) for edges in EDGES), indexing="ij")
     return np.lexsort((second.ravel(), first.ravel(), second.ravel() // _BLOCK, first.ravel() // _BLOCK))

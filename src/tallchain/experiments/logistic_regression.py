@@ -2,13 +2,13 @@
 
 Seita, Pan, Chen and Canny, "An Efficient Minibatch Acceptance Test for Metropolis-Hastings": pixels in [0, 1], no
 intercept, a uniform prior, temperature 100, a random walk with the same standard deviation for all 784 coefficients
-(the paper calls it a covariance). MNIST-13k are MNIST's own images; MNIST-100k has 87,000 more, infinite-MNIST style,
-which are not the paper's.
+(the paper calls it a covariance). MNIST-13k are MNIST's own images; MNIST-100k has 87,000 more in infinite-MNIST style,
+which are not the paper's images.
 
-Every trial starts from 0, where both digits are as likely.
+Every repetition starts from 0, where both digits are equally likely.
 
-On MNIST-100k the paper's rivals read several times fewer rows than ours do. One further run tells whether the images
-make the difference: MNIST's own, each several times, 100,007 in all.
+On MNIST-100k the rivals' row counts printed in the paper are several times smaller than ours. An additional run tests
+whether the images make the difference: MNIST's own, each several times, 100,007 in all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tallchain.types import AcceptanceTest
 
 TEMPERATURE = 100.0
 COOLING_DRAWS = 400
-"""At temperature 100, in the third panel; then temperature 1, and steps shorter by as much."""
+"""At temperature 100, in the third panel; then temperature 1, and steps shorter by the same factor."""
 STEPS = {0.005: 116.1, 0.01: 216.5, 0.05: 2215.6}
 """Of the study on MNIST-100k, with the rows per decision that the paper prints."""
 PARTS = (100, 300, 1000, 3000)
@@ -66,7 +66,7 @@ class Task:
     step: float
     draws: int
     slow_draws: int
-    """Of tests that scan all rows at every decision."""
+    """Of tests that read all rows at every decision."""
     trials: int
     batch: int = 100
     austere_batch: int = 450
@@ -74,7 +74,7 @@ class Task:
     austere_error: float = 0.05
     """Error that AustereMH(nc) designs every decision for."""
     is_deformed: bool = True
-    """Whether further images are deformed; if not, they are MNIST's own again."""
+    """Whether additional images are deformed; if not, they are MNIST's own again."""
 
 
 SMALL = Task("MNIST-13k", 0, 0.05, draws=5000, slow_draws=5000, trials=10)
@@ -96,14 +96,14 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Shorter trials: about two minutes on two cores."""
+        """Shorter repetitions: about two minutes on two cores."""
         small = dataclasses.replace(SMALL, draws=1000, slow_draws=200)
         large = dataclasses.replace(LARGE, draws=500, slow_draws=50)
         return cls(small, large, repeated=None, cooling_draws=1000, study_draws=250, seed=seed)
 
     @classmethod
     def paper(cls, seed: int = 0) -> Config:
-        """As the paper has it: half an hour on two cores, nearly all of it for the two tests that scan all rows."""
+        """As the paper has it: half an hour on two cores, nearly all of it for the two tests that read all rows."""
         return cls(seed=seed)
 
 
@@ -117,7 +117,7 @@ class Method:
     rows: dict[str, Printed] = dataclasses.field(default_factory=dict)
     """Rows per decision in Table 2, by data set."""
     scans: bool = False
-    """Whether it scans all rows at every decision, so that a quick run has fewer of them."""
+    """Whether it reads all rows at every decision, so that a quick run has fewer decisions."""
 
 
 _PAPER = {"MNIST-13k": Printed(125.4, 9.2), "MNIST-100k": Printed(216.5, 7.9)}
@@ -153,16 +153,16 @@ REPEATED_METHODS = (PAPERS, "Austere.nonconservative()", "Austere(0.01)", "Confi
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The trials of one method on one data set."""
+    """The repetitions of one method on one data set."""
 
     name: str
     printed: Printed | None
     rows: Rows
     acceptance: float
     accuracy: np.ndarray
-    """Share of the test images told right, by trial and draw."""
+    """Share of the test images classified correctly, by repetition and draw."""
     read: np.ndarray
-    """Rows per decision, by trial and draw."""
+    """Rows per decision, by repetition and draw."""
 
     @property
     def over_first(self) -> dict[int, float]:
@@ -171,7 +171,7 @@ class Found:
 
     @property
     def rows_to_accuracy(self) -> dict[float, float]:
-        """Rows read until a draw tells so many of the test images right, median over trials; inf if most never do."""
+        """Rows read until a draw reaches an accuracy, median over repetitions; inf if most never do."""
         so_far = np.cumsum(self.read, axis=1)
         found = {}
         for wanted in ACCURACIES:
@@ -182,7 +182,7 @@ class Found:
 
     @property
     def final(self) -> list[float]:
-        """Accuracy by trial: mean over the last fifth of its draws."""
+        """Accuracy by repetition: mean over the last fifth of its draws."""
         last = max(1, self.accuracy.shape[1] // 5)
         return self.accuracy[:, -last:].mean(1).tolist()
 
@@ -197,7 +197,7 @@ class Result:
     cooling: dict[str, Found]
     """The third panel, by data set."""
     repeated: tuple[Found, ...]
-    """With MNIST's own images several times; empty if that was not asked for."""
+    """With MNIST's own images several times; empty if not asked for."""
     study: dict[float, Found]
     """By step, on MNIST-100k."""
     seconds: float
@@ -234,7 +234,7 @@ def _json(found: Found) -> dict[str, Any]:
 
 
 def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
-    """Run all trials; those in `folder` are taken from there, and new ones kept there."""
+    """Run all repetitions; those in `folder` are taken from there, and new ones kept there."""
     config = config or Config.paper()
     tasks = {task.name: _Data(task, config.seed) for task in (config.small, config.large)}
     jobs: dict[tuple[str, Any], Job] = {}
@@ -268,7 +268,7 @@ def run(config: Config | None = None, *, folder: Path | None = None, progress: P
 
 
 class _Data:
-    """A data set, made when first asked for: what is kept already needs none."""
+    """A data set, made when first asked for: results already kept do not need it."""
 
     def __init__(self, task: Task, seed: int) -> None:
         self.task, self._seed = task, seed
@@ -296,7 +296,7 @@ class _Data:
         return Shuffled(self.model.data, self.task.batch, self._seed)
 
     def accuracy(self, positions: np.ndarray) -> np.ndarray:
-        """Share of the test images told right by each position (..., 784)."""
+        """Share of the test images that each position (..., 784) classifies correctly."""
         features, is_seven = self._digits.features()[1], self._digits.test_is_seven
         return np.mean((positions @ features.T > 0) == is_seven, axis=-1)
 

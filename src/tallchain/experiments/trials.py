@@ -1,7 +1,7 @@
-"""Trials of an experiment: side by side, kept as they go, and continued after an interruption.
+"""Repetitions of an experiment: run in parallel, kept as they go, and resumed after an interruption.
 
-The trials of one method are chains in lockstep: a turn of a few chains costs about as much as of one, so that ten
-trials of the confidence sampler, which scans all rows at every decision, take about as long as one alone.
+The repetitions of one method are chains in lockstep: a turn of a few chains costs about as much as a turn of one. So
+ten repetitions of the confidence sampler, which reads all rows at every decision, take about as long as one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tallchain.sample import sample
 from tallchain.schedule import Schedule
 
 Arrays = dict[str, np.ndarray]
-_VERSION = 2  # of what is kept: files of another one are not read
-_UNITS = 1000  # of progress, for a job however many draws it has: slow tests have fewer
+_VERSION = 2  # of what is kept: files of another version are not read
+_UNITS = 1000  # of progress for every job, since slow tests have fewer draws
 _OWN = ("end", "seconds")  # of a segment: where it ended, and what it took
 
 
 class Printed(NamedTuple):
-    """A number of the paper, with the standard deviation over trials that it prints."""
+    """A number of the paper, with the standard deviation over repetitions that it prints."""
 
     mean: float
     sd: float
@@ -41,29 +41,29 @@ class Printed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The trials of one method, side by side: one chain is one trial."""
+    """The repetitions of one method, in parallel: one chain is one repetition."""
 
     name: str
     config: Any
-    """All that determines the trials, as JSON takes it: kept draws of another one are not used."""
+    """All that determines the repetitions, as JSON: draws kept for other settings are not used."""
     num_trials: int
     num_draws: int
     make: Callable[[], tuple[MetropolisHastings, np.ndarray]]
-    """The sampler, and where the trials start (trial, ...); called if there is something left to run."""
+    """The sampler, and where the repetitions start (repetition, ...); called if there is something left to run."""
     keep: Callable[[Trace], Arrays]
-    """What to keep of some draws, by trial and draw."""
+    """What to keep of some draws, by repetition and draw."""
     seed: tuple[int, ...]
     schedule: Schedule | None = None
     segment: int = 250
-    """Draws of each trial after which they are kept: an interruption loses no more. With a schedule, which counts
+    """Draws of each repetition after which they are kept: an interruption loses no more. With a schedule, which counts
     draws from the start of a run, all of them."""
 
 
 def run_jobs(jobs: Sequence[Job], folder: Path | None, progress: Progress | None = None) -> dict[str, Arrays]:
-    """Run all trials of all jobs, method by method; draws that are in `folder` already are taken from there.
+    """Run all repetitions of all jobs, method by method; draws already in `folder` are taken from there.
 
-    Returns what was kept by job, with the trials along the first axis and the draws along the second; and under
-    "seconds" what it took, also if that was before an interruption.
+    Returns what was kept by job, with the repetitions along the first axis and the draws along the second; and under
+    "seconds" the time it took, including the time before an interruption.
     """
     if len({job.name for job in jobs}) < len(jobs):
         raise ValueError(f"two jobs have the same name: {[job.name for job in jobs]}")
@@ -80,13 +80,13 @@ def run_jobs(jobs: Sequence[Job], folder: Path | None, progress: Progress | None
 def _report(progress: Progress | None, job: Job, before: int, total: int, done: int) -> None:
     if progress:
         draws = f"{done // job.num_trials:,} of {job.num_draws:,} draws"
-        trials = f"{job.num_trials} trials" if job.num_trials > 1 else "1 trial"
+        trials = f"{job.num_trials} repetitions" if job.num_trials > 1 else "1 repetition"
         part = _UNITS * done // (job.num_trials * job.num_draws)
         progress(before + part, total, f"{job.name}, {trials}, {draws}")
 
 
 def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays:
-    """Segment after segment, each from where the last one ended."""
+    """Run the segments, each from where the last one ended."""
     parts: list[Arrays] = []
     made: tuple[MetropolisHastings, np.ndarray] | None = None
     segment = job.num_draws if job.schedule else job.segment
@@ -102,7 +102,7 @@ def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays
                 "config": job.config,
             }
         )
-        # Once a segment was drawn anew, what is kept of later ones began elsewhere.
+        # Once a segment is drawn anew, the later segments on file started elsewhere.
         part = read_arrays(path) if path and made is None else None
         if part is None or str(part.pop("key", "")) != key:
             made = made or job.make()
@@ -118,7 +118,7 @@ def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays
 def _sample(
     job: Job, kernel: MetropolisHastings, start: np.ndarray, begin: int, draws: int, report: Callable[[int], None]
 ) -> Arrays:
-    """Draw one segment; what interrupts it is not swallowed."""
+    """Draw one segment; an interruption is passed on."""
     begun = time.perf_counter()
     key = make_key(job.seed[0])
     for number in (*job.seed[1:], begin):
@@ -150,7 +150,7 @@ def rows_and_verdicts(trace: Trace) -> Arrays:
 
 
 class Rows(NamedTuple):
-    """Rows per decision of a method: mean over trials of the mean of a trial, and its sd over trials."""
+    """Rows per decision of a method: mean over repetitions of a repetition's mean, and its sd over repetitions."""
 
     mean: float
     sd: float
@@ -160,18 +160,18 @@ class Rows(NamedTuple):
 
 
 def rows_of(trials: Arrays) -> Rows:
-    """Count rows as the paper does, and apart from them those that it does not count."""
+    """Count rows as the paper does, and separately those that it does not count."""
     means = trials["rows_read"].mean(1).tolist()
     return Rows(float(np.mean(means)), spread(means), float(trials["rows_scanned"].mean()), means)
 
 
 def spread(values: Sequence[float]) -> float:
-    """Standard deviation over trials; 0 of a single one."""
+    """Standard deviation over repetitions; 0 for a single one."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean over trials."""
+    """Of the mean over repetitions."""
     return spread(values) / max(len(values), 1) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""What the ready regressions are given: features and outcomes as rows for a source, or what is wrong with them."""
+"""Input of the ready-made regressions: features and outcomes as rows for a source, or what is wrong with them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Design(NamedTuple):
     data: dict[str, np.ndarray]
     """{"x": features, float32 (N, d); "y": outcomes, float32 (N,)}."""
     names: tuple[str, ...] | None
-    """Of the coefficients; None where the features are not a frame."""
+    """Names of the coefficients; None if the features are not a frame."""
 
 
 def design(call: str, features: Any, outcomes: np.ndarray, intercept: bool) -> Design:
-    """Return the rows, or say why features and outcomes do not make rows."""
+    """Return the rows, or raise an error that says why features and outcomes do not make rows."""
     x, names = _features(call, features)
     if x.ndim != 2:
         hint = " Write `features[:, None]` for a single feature." if x.ndim == 1 else ""
@@ -47,25 +47,25 @@ def labels(call: str, outcomes: Any) -> np.ndarray:
     if not np.all((y == 0) | (y == 1)):
         raise ValueError(
             f"`{call}(outcomes=...)` must be 0 or 1, or False or True; got {_some(y)}. Write `outcomes > 0` for labels "
-            "of -1 and 1, `outcomes == label` to tell one label from the others."
+            "of -1 and 1, `outcomes == label` for one label against the others."
         )
     return y
 
 
 def counts(call: str, outcomes: Any) -> np.ndarray:
-    """Return outcomes that are whole numbers from 0 on."""
+    """Return outcomes that are whole numbers, at least 0."""
     y = numbers(call, outcomes)
     if not np.all((y >= 0) & (y == np.floor(y))):
         wrong = y[(y < 0) | (y != np.floor(y))]
         raise ValueError(
-            f"`{call}(outcomes=...)` must be counts: 0, 1, 2 and so on; got {_some(wrong)}. For outcomes that are not "
-            "counts there is `linear_regression`."
+            f"`{call}(outcomes=...)` must be counts: 0, 1, 2 and so on; got {_some(wrong)}. Use "
+            "`linear_regression` for outcomes that are not counts."
         )
     return y
 
 
 def numbers(call: str, outcomes: Any) -> np.ndarray:
-    """Return outcomes that are finite numbers; a single column is as good as a vector."""
+    """Return outcomes that are finite numbers; a single column counts as a vector."""
     if frames.is_frame(outcomes):
         columns = frames.columns(f"`{call}(outcomes=...)`", outcomes)
         if len(columns) != 1:
@@ -86,7 +86,7 @@ def prior(call: str, prior_sd: float | None) -> NormalLogPrior:
 
 
 def check_switch(call: str, name: str, value: Any) -> bool:
-    """Return a True or False, or say that it is something else."""
+    """Return True or False; refuse anything else."""
     if not isinstance(value, bool):
         raise TypeError(f"`{call}({name}=...)` must be True or False; got {value!r}.")
     return value
@@ -109,13 +109,13 @@ def _finite(quoted: str, values: Any, where: str = "") -> np.ndarray:
     array = frames.column(values) if hasattr(values, "to_numpy") else np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{quoted} must hold numbers; got {array.dtype}{where}. Encode text as numbers first.")
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused
         array = array.astype(np.float32, copy=False)
     if not np.all(np.isfinite(array)):
         at = tuple(int(index[0]) for index in np.nonzero(~np.isfinite(array)))
         raise ValueError(
             f"{quoted} must be finite, in float32 as well; got {array[at]}{where} at index {at}. Fill in or drop "
-            "missing values first, and rescale what is too large."
+            "missing values first, and rescale values that are too large."
         )
     return array
 

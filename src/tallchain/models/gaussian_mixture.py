@@ -25,7 +25,7 @@ def log_prior(theta: Array) -> Array:
 
 
 def flat_log_prior(theta: Array) -> Array:
-    """No prior: what the paper's published numbers were made with."""
+    """No prior, as for the paper's published numbers."""
     return 0.0 * theta[0]
 
 
@@ -56,7 +56,7 @@ class Grid(NamedTuple):
 
 
 class GaussianMixture(NamedTuple):
-    """A ready posterior with its data."""
+    """A ready-made posterior with its data."""
 
     posterior: Posterior
     data: np.ndarray
@@ -94,7 +94,8 @@ def gaussian_mixture(
 
     Args:
         num_rows: N, drawn at theta = (0, 1); the paper has 1,000,000.
-        temperature: K; None for N/100, the paper's 10,000 at its N, which leaves the posterior of a hundred rows.
+        temperature: K; None for N/100 (10,000 at the paper's N), which makes the posterior as wide as that of a hundred
+            rows.
         flat_prior: leave the prior out, as the paper's published numbers do.
         seed: of the data.
     """

@@ -1,6 +1,6 @@
-"""Log likelihoods of one row and log priors of the ready regressions, up to a constant in the position.
+"""Log likelihoods of one row and log priors of the ready-made regressions, up to a constant in the position.
 
-Compiled functions are looked up by these: one for all data sets, so that a second one compiles nothing again.
+Compiled functions are looked up by these. There is one for all data sets, so a second data set compiles nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def probit_log_likelihood(position: Array, row: PyTree) -> Array:
 
 
 def poisson_log_likelihood(position: Array, row: PyTree) -> Array:
-    """y x.t - exp(x.t), less its value at exp(x.t) = y, the best rate for the row.
+    """y x.t - exp(x.t), minus its value at exp(x.t) = y, the best rate for the row.
 
     With d = x.t - log y that is y d - y (exp(d) - 1). The two terms of the plain formula are of the size of y log y,
     and float32 would keep nothing of the log ratio of a row with a large count. Rows with y = 0 have 1 - exp(x.t).
 
-    exp(d) goes on as a parabola from d = 40: a rate of 10^17 times the count is impossible, not infinite.
+    Beyond d = 40, exp(d) continues as a parabola: a rate of 10^17 times the count is impossible, not infinite.
     """
     scale = jnp.maximum(row["y"], 1)
     excess = _predictor(position, row) - jnp.log(scale)
@@ -66,7 +66,7 @@ def linear_log_likelihood(position: dict[str, Array], row: PyTree) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class LinearLogPrior:
-    """That of the coefficients, and log sd ~ N(centre, 3^2)."""
+    """The prior of the coefficients, and log sd ~ N(centre, 3^2)."""
 
     coefficients: NormalLogPrior
     centre: float
@@ -91,10 +91,10 @@ class NormalLogPrior:
 
 
 def log_normal_cdf(x: Array) -> Array:
-    """log Phi(x), with derivatives that stay right far out in float32.
+    """log Phi(x), with derivatives that stay accurate far in the tail in float32.
 
     Below -5, by the continued fraction of Mills' ratio: phi(x)/Phi(x) = t + 1/(t + 2/(t + 3/(t + ...))), t = -x.
-    Second derivatives of `jax.scipy.special.log_ndtr` cancel there: at -100 it has 1.9 where -1 is right.
+    Second derivatives of `jax.scipy.special.log_ndtr` cancel there: at -100 it gives 1.9 instead of -1.
     """
     is_tail = x < -_TAIL
     # Both branches are evaluated and differentiated: each gets an argument where it is finite.
@@ -123,7 +123,7 @@ def _with_noise(position: dict[str, Array]) -> tuple[Array, Array]:
         raise ValueError(
             'A position of a linear regression that estimates its noise is {"coefficients": vector, "log_noise_sd": '
             f"number}}; got shapes {jax.tree.map(jnp.shape, position)}. Write `linear_regression(..., noise_sd=...)` "
-            "for noise that you know, and positions of coefficients alone."
+            "for known noise; a position is then the coefficients alone."
         )
     return position["coefficients"], position["log_noise_sd"]
 

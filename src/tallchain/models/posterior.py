@@ -19,10 +19,10 @@ class Posterior:
         log_prior: log p0(position), a scalar.
         log_likelihood: log p(row | position) for ONE row, a scalar; rows and positions are arbitrary pytrees.
         temperature: K; 1 is the Bayesian posterior, larger K flattens the likelihood.
-        names: labels for the entries of a position that is a vector, or by name for those vectors of a dict or record
-            that shall have some; summary, audit and DataTree use them.
+        names: labels for the entries of a position that is a vector, or labels by name for some vectors of a dict or
+            record; summary, audit and DataTree use them.
 
-    Programs are compiled for one `Posterior`. Make a new one after a change to a global that its functions read.
+    Programs are compiled once for each `Posterior`. Make a new one after changing a global that its functions read.
     """
 
     log_prior: Callable[[PyTree], Array] = static()

@@ -1,4 +1,4 @@
-"""A bound on the range of the log ratios of the logistic model, without reading rows."""
+"""A range bound for the logistic model, without reading rows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _ROUNDING = 1 + 1e-5  # the bound is computed in float32
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RangeBound:
-    """At least the range over rows of log p(y_i | t') - log p(y_i | t) for the logistic model.
+    """An upper bound on the range over rows of log p(y_i | t') - log p(y_i | t) for the logistic model.
 
     The slope of log(1/(1 + exp(-s))) is between 0 and 1, so the log ratio of row i is between 0 and +-x_i.(t' - t), and
-    the range at most 2 max_i |x_i.(t' - t)|. No row needs to be read for two bounds on that:
+    the range at most 2 max_i |x_i.(t' - t)|. Two bounds on this need no row:
 
         by_norm       2 max_i |x_i| |t' - t|                        (Bardenet, Doucet, Holmes 2014)
         by_ellipsoid  2 max_i |A^-1/2 x_i| |A^1/2 (t' - t)|         (Cauchy-Schwarz, for every positive definite A)
 
     With S the second moments of the features, sum_i x_i x_i' / N, here A = S^1/2: it minimises tr(A) tr(A^-1 S), the
-    product of the two mean squares for steps alike in all directions. That pays where features are correlated or of
-    unequal size; where they are neither, both bounds are the same. Calling gives the smaller of the two.
+    product of the two mean squares for steps that are alike in all directions. This helps if features are correlated or
+    of unequal size; otherwise both bounds are the same. Calling gives the smaller of the two.
     """
 
     radius: float
@@ -36,14 +36,14 @@ class RangeBound:
     """max |A^-1/2 x_i| A^1/2, (d, d)."""
 
     PASSES = 2
-    """Over the rows, to make it."""
+    """Sweeps over the rows, to make it."""
 
     @classmethod
     def of(cls, features: np.ndarray) -> RangeBound:
         """Make the bound from the features (N, d)."""
         moments = sum(rows.T @ rows for rows in _parts(features)) / len(features)
         eigenvalues, vectors = np.linalg.eigh(moments)
-        # A floor for features that are constant or repeat one another; 1 where there is nothing but zeros.
+        # A floor for features that are constant or repeat one another; 1 if all are zero.
         floor = _LEAST_EIGENVALUE * eigenvalues.mean() or 1.0
         root = np.maximum(eigenvalues, floor) ** 0.25
         norms = [(_largest_norm(rows), _largest_norm(rows @ vectors / root)) for rows in _parts(features)]

@@ -1,4 +1,4 @@
-"""Ready regressions: logistic, probit, Poisson and linear."""
+"""Ready-made regressions: logistic, probit, Poisson and linear."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tallchain.validation import is_positive
 
 
 class Regression(NamedTuple):
-    """A ready posterior with its data."""
+    """A ready-made posterior with its data."""
 
     posterior: Posterior
     data: dict[str, np.ndarray]
     """{"x": features, float32 (N, d); "y": outcomes, float32 (N,)}, for a source. Float32 arrays are not copied."""
     bound: RangeBound | None
-    """For `MetropolisHastings(bound=...)`: f(position, candidate), at least the range over rows of the log ratio."""
+    """For `MetropolisHastings(bound=...)`: f(position, candidate), an upper bound on the range of the log ratios."""
     rows_swept: int
-    """Rows read to make the bound: N for every pass over the data."""
+    """Rows read to make the bound: N for every sweep."""
     start: PyTree
     """A position to start from, for `prepare` and `find_reference`: coefficients of 0."""
     names: tuple[str, ...] | None
-    """Of the coefficients, where the features are a frame: its columns, after "(intercept)" if there is one."""
+    """Names of the coefficients, if the features are a frame: its columns, after "(intercept)" if there is one."""
 
 
 def _regression(
@@ -51,7 +51,7 @@ def _regression(
     x, names = made.data["x"], made.names or ()
     start = np.zeros(x.shape[1], np.float32) if start is None else start
     labels = {"coefficients": names} if names and isinstance(start, dict) else names
-    # The functions read nothing but their arguments: a second data set compiles nothing again.
+    # The functions read only their arguments, so a second data set compiles nothing.
     posterior = Posterior(shared(log_prior), shared(log_likelihood), temperature, labels)
     return Regression(posterior, made.data, bound, RangeBound.PASSES * len(x) if bound else 0, start, made.names)
 
@@ -72,8 +72,8 @@ def logistic_regression(
         outcomes: y, N values of 0 and 1, or False and True.
         prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
         temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; the prior holds for its coefficient, t[0], as well.
-        bound: make the bound, at the price of two passes over the rows and of d^2 numbers.
+        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
+        bound: make the range bound, which costs two sweeps over the rows and d^2 numbers.
     """
     call = "logistic_regression"
     made = design(call, features, labels(call, outcomes), intercept)
@@ -89,14 +89,14 @@ def probit_regression(
     temperature: float = 1.0,
     intercept: bool = False,
 ) -> Regression:
-    """P(y = 1) = Phi(x.t). No bound: the slope of log Phi has none.
+    """P(y = 1) = Phi(x.t). No range bound: the slope of log Phi is unbounded.
 
     Args:
         features: x, an array (N, d) or a frame.
         outcomes: y, N values of 0 and 1, or False and True.
         prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
         temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; the prior holds for its coefficient, t[0], as well.
+        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
     """
     call = "probit_regression"
     made = design(call, features, labels(call, outcomes), intercept)
@@ -111,14 +111,14 @@ def poisson_regression(
     temperature: float = 1.0,
     intercept: bool = False,
 ) -> Regression:
-    """y ~ Poisson(exp(x.t)). No bound: the rate grows without one.
+    """y ~ Poisson(exp(x.t)). No range bound: the rate is unbounded.
 
     Args:
         features: x, an array (N, d) or a frame.
-        outcomes: y, N counts: whole numbers from 0 on.
+        outcomes: y, N counts: whole numbers, at least 0.
         prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
         temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; the prior holds for its coefficient, t[0], as well.
+        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
     """
     call = "poisson_regression"
     made = design(call, features, counts(call, outcomes), intercept)
@@ -134,7 +134,7 @@ def linear_regression(
     temperature: float = 1.0,
     intercept: bool = False,
 ) -> Regression:
-    """y ~ N(x.t, noise_sd^2). No bound: the log ratios are quadratic in the residuals.
+    """y ~ N(x.t, noise_sd^2). No range bound: the log ratios are quadratic in y - x.t.
 
     Where the noise is estimated, a position is {"coefficients": t, "log_noise_sd": the log of noise_sd}, and the prior
     of the latter is N(log sd(y), 3^2): weak, since one standard deviation is a factor of 20.
@@ -142,10 +142,10 @@ def linear_regression(
     Args:
         features: x, an array (N, d) or a frame.
         outcomes: y, N numbers.
-        noise_sd: standard deviation of y about x.t, if you know it: then a position is t alone. None estimates it.
+        noise_sd: standard deviation of y about x.t, if you know it; a position is then t alone. None estimates it.
         prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
         temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; the prior holds for its coefficient, t[0], as well.
+        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
     """
     call = "linear_regression"
     if not (noise_sd is None or is_positive(noise_sd)):

@@ -29,7 +29,7 @@ def audit_figure(audit: Audit) -> Figure:
 def _draw_errors(axes: Axes, audit: Audit) -> None:
     decisions, near = audit.decisions, audit.decisions.is_near
     x, y, reach = (values[near] for values in (decisions.log_ratio, decisions.log_odds_error, decisions.log_odds_se))
-    # Many error bars on top of each other are a wall: the more there are, the fainter.
+    # Many error bars would hide each other: the more there are, the fainter they get.
     alpha = float(np.clip(60 / max(len(x), 1), 0.15, 0.6))
     axes.errorbar(x, y, 1.96 * reach, fmt="none", ecolor=BLUE, elinewidth=1, alpha=alpha)
     axes.plot(x, y, color=BLUE, marker="o", ms=3.5, lw=0, label="a decision, with its 95 % interval")
@@ -52,7 +52,7 @@ def _draw_drift(axes: Axes, audit: Audit) -> None:
     shown = sorted(np.argsort(size)[::-1][:_MOST_DRIFTS])
     for name, label, shift, color, marker in (
         ("mean", "mean, in posterior standard deviations", -0.12, BLUE, "o"),
-        ("variance", "variance, ratio to the exact one less 1", 0.12, VERMILION, "s"),
+        ("variance", "variance, ratio to the exact one minus 1", 0.12, VERMILION, "s"),
     ):
         estimates = [getattr(audit.drift[i], name) for i in shown]
         values = np.array([estimate.value for estimate in estimates])

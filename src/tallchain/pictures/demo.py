@@ -48,7 +48,7 @@ def _points(trace: Trace) -> np.ndarray:
 def _draw_posterior(axes: Axes, points: np.ndarray, grid: Grid) -> None:
     from matplotlib.lines import Line2D
 
-    # Where there are many, faint points show the density; the legend needs a full one to be seen.
+    # If there are many, faint points show the density; the legend needs a solid point.
     alpha = float(np.clip(1000 / len(points), 0.15, 1))
     axes.scatter(*points.T, s=3, alpha=alpha, color=BLUE, linewidths=0, rasterized=True)
     draw_regions(axes, grid)

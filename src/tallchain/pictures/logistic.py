@@ -35,12 +35,12 @@ def accuracy_curves(result: logistic_regression.Result) -> Figure:
     axes[2].set_title("MinibatchBarker.paper(), temperature 100, then 1", fontsize=10)
     axes[2].legend(frameon=False, fontsize=7, loc="lower right")
     shared_legend(figure, axes[0], fontsize=8)
-    figure.suptitle("Mean over trials, and one standard deviation")
+    figure.suptitle("Mean over repetitions, and one standard deviation")
     return figure
 
 
 def _curve(axes: Axes, x: np.ndarray, accuracy: np.ndarray, label: str, colour: str | None = None) -> None:
-    """Mean and one sd over trials, on a common log grid of rows (a trial at the last draw it had made by then)."""
+    """Mean and one sd over repetitions, on a common log grid of rows (each at the last draw it had made by then)."""
     grid = np.geomspace(x[:, 0].max(), x[:, -1].min(), _POINTS)
     by_trial = np.stack(
         [
@@ -55,12 +55,12 @@ def _curve(axes: Axes, x: np.ndarray, accuracy: np.ndarray, label: str, colour: 
 
 
 def logistic_rows(result: logistic_regression.Result, task: str) -> Figure:
-    """Rows per decision in one trial on one data set, log-log and on equal axes."""
+    """Rows per decision in one repetition on one data set, log-log and on equal axes."""
     found = result.tables[task]
     figure, grid = panels((3 * 3.2, 2 * 2.8), 2, 3)
     most = max(int(each.read[0].max()) for each in found)
     histograms(list(grid.flat), [(each.name, each.read[0], each.printed and each.printed.mean) for each in found], most)
-    figure.suptitle(f"{task}: rows per decision, one trial; the dashed line is the mean in the paper's Table 2")
+    figure.suptitle(f"{task}: rows per decision, one repetition; the dashed line is the mean in the paper's Table 2")
     return figure
 
 
@@ -75,7 +75,7 @@ def step_study(result: logistic_regression.Result) -> Figure:
 
 
 def deformed_digits(images: np.ndarray, originals: np.ndarray) -> Figure:
-    """Some of MNIST's images, and below each one that was made from it."""
+    """Some of MNIST's images, and below each an image made from it."""
     figure, grid = panels((0.9 * len(images), 2.0), 2, len(images))
     for each, image in zip(grid.flat, [*originals, *images], strict=True):
         each.imshow(image, cmap="gray_r", vmin=0, vmax=255)

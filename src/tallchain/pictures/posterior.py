@@ -25,7 +25,7 @@ def draw_regions(axes: Axes, grid: Grid) -> None:
 
 
 def levels(grid: Grid) -> list[float]:
-    """Return the log densities around the smallest regions that hold given shares of the posterior, rising."""
+    """Return the log densities at the edges of the smallest regions with given shares of the posterior, ascending."""
     log_density = np.sort(grid.log_density.ravel())[::-1]
     mass = np.cumsum(np.exp(log_density - log_density[0]))
     return [float(log_density[np.searchsorted(mass, share * mass[-1])]) for share in REGIONS]

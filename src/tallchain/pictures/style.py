@@ -1,4 +1,4 @@
-"""What all pictures have in common: colours, panels without a frame, legends below them."""
+"""What all pictures share: colours, panels without a frame, legends below them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
+# Okabe and Ito's colours, which colour-blind readers can distinguish too.
 BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
 ORANGE, SKY, GREEN, PURPLE = "#E69F00", "#56B4E9", "#009E73", "#CC79A7"
 GREY = "#999999"
@@ -49,9 +49,9 @@ def panels(
 
 
 def shared_legend(figure: Figure, axes: Any, columns: int | None = None, **options: Any) -> None:
-    """Put one legend for some panels below the figure, in one line unless told how many columns it has.
+    """Put one legend for some panels below the figure, in one line unless `columns` is given.
 
-    What several panels have stands there once. The options are those of matplotlib's `legend`.
+    Entries that several panels share appear once. The options are those of matplotlib's `legend`.
     """
     entries = [pair for each in np.ravel(axes) for pair in zip(*each.get_legend_handles_labels(), strict=True)]
     handles = {label: handle for handle, label in reversed(entries)}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Penalty's line lies on MinibatchBarker's, and that of a scan for the range on the other of MHSubLhd: small on large.
+# Penalty's line coincides with MinibatchBarker's, and MHSubLhd's two lines with each other: small on large.
 _STYLES: dict[str, dict[str, Any]] = {
     "minibatch": {"color": BLUE, "marker": "o", "ms": 9},
     "minibatch-default": {"color": BLACK, "marker": "v", "ms": 6},
@@ -47,7 +47,7 @@ def worst_case_figure(result: worst_case.Result) -> Figure:
 
 
 def _draw_full(axes: Axes, result: worst_case.Result) -> None:
-    """Share of decisions that read every row; where there was none, an arrow down from its upper limit."""
+    """Share of decisions that read every row; if there were none, an arrow down from its upper limit."""
     floor = 1.0
     for test, style in _present(result):
         entries = result.of(test)
@@ -105,7 +105,7 @@ def _draw_study(axes: Axes, result: worst_case.Result) -> None:
             label=_SERIES_LABELS[series],
             **style,
         )
-        if series != "step":  # its formula is that of the temperature
+        if series != "step":  # its formula is the same as for temperature
             axes.plot(factors, [point.expected_mean for point in points], color=BLACK, lw=1, zorder=0)
     axes.plot([], [], color=BLACK, lw=1, label="formula")
     least = worst_case.BATCH / result.config.study_rows

@@ -1,4 +1,4 @@
-"""Ways to a candidate: each draws its noise, proposes, and states its log correction."""
+"""Proposals: each draws its noise, proposes a candidate, and states its log correction."""
 
 from tallchain.proposals.fixed import Fixed
 from tallchain.proposals.laplace import Laplace

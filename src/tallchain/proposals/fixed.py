@@ -1,4 +1,4 @@
-"""A proposal that is already made: for the same decision again and again."""
+"""A fixed candidate, to repeat the same decision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fixed:
     log_correction: Array | float = 0.0
 
     def check(self, position: PyTree) -> None:
-        """Take any."""
+        """Accept any position."""
 
     def draw(self, key: Array, position: PyTree) -> tuple[()]:
         """Nothing is random."""

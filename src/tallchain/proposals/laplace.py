@@ -22,7 +22,7 @@ _ASYMMETRY = 1e-4  # of the entries of a matrix, in units of its diagonal
 class Laplace:
     """N(r, S), with S = L L' and L lower triangular (Tierney and Kadane 1986 for its use).
 
-    The factor and its inverse are made in float64 on the host and kept in JAX's default float.
+    The factor and its inverse are computed in float64 on the host and kept in JAX's default float.
 
     Args:
         mean: r, a position: an array, or a pytree of arrays.
@@ -44,7 +44,7 @@ class Laplace:
 
     @classmethod
     def of_precision(cls, mean: PyTree, precision: Any) -> Laplace:
-        """Make it from S^-1, without inverting that: with J the reversal of order and J S^-1 J = C C', L^-1 = J C' J.
+        """Make it from S^-1, without inverting it: with J the reversal of order and J S^-1 J = C C', L^-1 = J C' J.
 
         Args:
             mean: r, a position: an array, or a pytree of arrays.

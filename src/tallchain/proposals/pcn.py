@@ -2,11 +2,11 @@
 
     t' = r + sqrt(1 - beta^2) (t - r) + beta L z,   z standard normal
 
-leaves N(r, S) unchanged, so log q(t | t') - log q(t' | t) = log N(t; r, S) - log N(t'; r, S). In w = L^-1 (t - r) that
-is (|w'|^2 - |w|^2)/2, and w' is known without a solve: w' = sqrt(1 - beta^2) w + beta z.
+leaves N(r, S) unchanged, so log q(t | t') - log q(t' | t) = log N(t; r, S) - log N(t'; r, S). In terms of w = L^-1 (t -
+r) this is (|w'|^2 - |w|^2)/2, and w' is known without solving: w' = sqrt(1 - beta^2) w + beta z.
 
-Where the posterior has heavier tails than N(r, S), a chain that has come far out is offered hardly anything it accepts,
-and stays. So some of the steps may be those of a random walk, t' = t + 2.38/sqrt(d) L z, which leads back.
+If the posterior has heavier tails than N(r, S), a chain far in the tail rejects nearly all candidates and stays there.
+So some of the steps may be those of a random walk, t' = t + 2.38/sqrt(d) L z, which lead back.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class _Noise(NamedTuple):
 
 @part
 class PCN:
-    """Crank-Nicolson steps around a Laplace approximation: where that is the posterior, every candidate is accepted.
+    """Crank-Nicolson steps around a Laplace approximation: if that is exact, every candidate is accepted.
 
     Args:
         laplace: N(r, S), as `find_reference(...).laplace` has it.
-        beta: the length of a step, 0 < beta <= 1; 1 draws from N(r, S) wherever the chain is (independence sampling).
-        walk: chance of a random-walk step in place of one of these, at least 0 and below 1.
+        beta: the length of a step, 0 < beta <= 1; 1 draws from N(r, S) independently of the position.
+        walk: chance of a random-walk step instead, at least 0 and below 1.
     """
 
     laplace: Laplace
@@ -58,7 +58,7 @@ class PCN:
             raise ValueError(f"`PCN(walk=...)` must be a chance, at least 0 and below 1; got {brief(self.walk)}.")
 
     def check(self, position: PyTree) -> None:
-        """Refuse a position that is not of the Laplace approximation's shapes."""
+        """Refuse a position whose shapes differ from the Laplace approximation's."""
         self.__post_init__()
         mean = self.laplace.mean
         is_same = jax.tree.structure(position) == jax.tree.structure(mean)
@@ -87,7 +87,7 @@ class PCN:
         w = dot(self.laplace.inverse, deviation)
         step = dot(self.laplace.factor, z)
         candidate = mean + kept * deviation + beta * step
-        # (|w'|^2 - |w|^2)/2, multiplied out: |w|^2 is not subtracted from something that holds nearly all of it.
+        # (|w'|^2 - |w|^2)/2, expanded, so that two nearly equal numbers are not subtracted.
         log_correction = 0.5 * beta**2 * dot(z - w, z + w) + beta * kept * dot(w, z)
         if self.walk:
             walked = flat + BEST_WALK / self.laplace.d**0.5 * step

@@ -52,7 +52,7 @@ class RandomWalk:
         """Walk with the covariance of a Laplace approximation, times scale^2.
 
         Args:
-            laplace: N(r, S), as `find_reference(...).laplace` has it; r plays no part.
+            laplace: N(r, S), as `find_reference(...).laplace` has it; r is not used.
             scale: None for 2.38/sqrt(d), the best for Metropolis' test on a normal distribution of many dimensions
                 (Roberts, Gelman and Gilks 1997).
         """
@@ -73,7 +73,7 @@ class RandomWalk:
         size = sum(np.size(leaf) for leaf in jax.tree.leaves(position))
         if self._is_matrix(position):
             matrix = np.asarray(self.scale)
-            # Coordinates may be of very different size: that alone makes no matrix singular.
+            # Coordinates may be of very different size: this alone does not make a matrix singular.
             lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
             if not np.all(lengths) or np.linalg.matrix_rank(matrix / lengths) < size:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""Where rows come from: each hands them out a window at a time and returns evidence, not rows."""
+"""Sources of rows: each reads them a window at a time and returns evidence, not rows."""
 
 from tallchain.sources.shuffled import Shuffled
 from tallchain.sources.taking import as_shuffled, as_source, count_rows

@@ -1,8 +1,8 @@
-"""A copy of the rows for JAX that nobody else can write to, in little more memory than the copy itself.
+"""A copy of the rows for JAX that no other code can write to, in little more memory than the copy itself.
 
-`jnp.asarray(array)` will not do: for a large array it returns before the copy is made, so that what is written to the
-array afterwards may get in. Here NumPy makes the copy, in JAX's type and block by block, and JAX takes it over: on a
-CPU it uses the same memory.
+`jnp.asarray(array)` is not enough: for a large array it returns before the copy is made, so later writes to the array
+may end up in the copy. Here NumPy makes the copy, in JAX's type and block by block, and JAX takes it over: on a CPU it
+uses the same memory.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from tallchain.sources.rows import on_host, row_bytes
 from tallchain.types import Array, PyTree
 
-_ALIGNMENT = 64  # bytes: JAX takes over no memory that is aligned to less
-_GATHERED = 2**20  # bytes that are gathered at a time
-_NARROW = 16  # bytes of a row: with narrower ones, the indices of an order would take too large a share of memory
+_ALIGNMENT = 64  # bytes: JAX does not take over memory with a smaller alignment
+_GATHERED = 2**20  # bytes gathered at a time
+_NARROW = 16  # bytes of a row: for narrower rows, the indices of an order would take too much memory
 
 
 def copy_rows(leaf: Any) -> Array:
-    """Copy an array; one of JAX's needs no copy, since nobody writes to it."""
+    """Copy an array; a JAX array needs no copy, since it is immutable."""
     if isinstance(leaf, jax.Array):
         return leaf
     held = allocate(leaf.shape, leaf.dtype)
@@ -74,7 +74,7 @@ def shuffle(values: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _hand_over(held: np.ndarray, leaf: Any) -> Array:
-    """Make the copy an array of JAX, on the device of the leaf if that was put on one."""
+    """Turn the copy into a JAX array, on the device of the leaf if it has one."""
     is_placed = isinstance(leaf, jax.Array) and leaf.committed
     return jax.device_put(held, leaf.sharding if is_placed else None)
 

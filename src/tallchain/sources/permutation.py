@@ -1,7 +1,7 @@
 """A keyed permutation of 0..n-1 that is evaluated index by index, in constant memory.
 
 A Feistel network over Z_a x Z_b with a b >= n (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"): each
-round adds a hash of one half to the other, so it is a bijection whatever the hash. Indices that fall outside 0..n-1 are
+round adds a hash of one half to the other, so it is a bijection for any hash. Indices that fall outside 0..n-1 are
 sent through again until they come back inside (cycle walking), which restricts the bijection to 0..n-1.
 """
 
@@ -15,7 +15,7 @@ from jax import lax
 
 from tallchain.types import Array
 
-_ROUNDS = 4  # of two half-rounds each; what is left of a wrong pair probability shrinks as 1/a with every one
+_ROUNDS = 4  # of two half-rounds each; the error of a pair probability shrinks by 1/a with every round
 
 
 def permute(words: Array, index: Array, size: int) -> Array:
@@ -23,7 +23,7 @@ def permute(words: Array, index: Array, size: int) -> Array:
     if size < 2:
         return index
     a, b = _halves(size)
-    # Words that differ in a bit or two must give orders that have nothing in common.
+    # Words that differ in a bit or two must give unrelated orders.
     first = mix(words[0], words[1], words[0])
     words = jnp.stack([first, mix(words[1], first, words[1])])
     placed = _feistel(words, index.astype(jnp.uint32), a, b)
@@ -38,7 +38,7 @@ def permute(words: Array, index: Array, size: int) -> Array:
 
 @lru_cache
 def _halves(size: int) -> tuple[int, int]:
-    """Choose a and b of similar size with a b >= size and as little to walk over as possible."""
+    """Choose a and b of similar size with a b >= size and as few indices outside as possible."""
     root = math.isqrt(size)
     candidates = range(max(2, root - root // 4), root + root // 4 + 2)
     a = min(candidates, key=lambda a: (a * -(-size // a), abs(a - root)))
@@ -51,8 +51,8 @@ def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
         # Reduce the hash before adding it: a sum that wraps around 2^32 first would not be a bijection.
         left = (left + mix(right, words[0] + jnp.uint32(2 * i), words[1]) % a) % a
         right = (right + mix(left, words[1] + jnp.uint32(2 * i + 1), words[0]) % b) % b
-        # Rounds are compiled apart. Each uses its numbers several times, and in one loop over all rounds LLVM's
-        # vectoriser (jaxlib 0.12) follows every path through them: there are 2^50, and the compiler never ends.
+        # Rounds are compiled separately. Each uses its numbers several times, and in one loop over all rounds LLVM's
+        # vectoriser (jaxlib 0.12) follows every path through them: there are 2^50, and the compiler never finishes.
         left, right = lax.optimization_barrier((left, right))
     return left * b + right
 

@@ -13,18 +13,18 @@ from tallchain.sources.rows import MOST_ROWS
 def check_weights(
     call: str, exact: Any, copies: Any, num_rows: int, batch_size: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the rows to read always and how often to have each row, or say what is wrong with them."""
+    """Return the rows to read always and how often to have each row, or raise an error that says what is wrong."""
     return _check_exact(call, exact, num_rows, batch_size), _check_copies(call, copies, num_rows)
 
 
 def slots_of(num_rows: int, exact: np.ndarray, copies: np.ndarray | None) -> np.ndarray:
-    """Return the rows to sample from, each as often as it is to be there, in the order of the data."""
+    """Return the rows to sample from, each as often as its number of copies, in the order of the data."""
     slots = np.delete(np.arange(num_rows, dtype=np.int32), exact)
     return slots if copies is None else np.repeat(slots, np.delete(copies, exact))
 
 
 def shares_of(order: np.ndarray, num_exact: int, copies: np.ndarray | None) -> np.ndarray | None:
-    """Return 1/c_i of the rows in this order, of which the first are read always; None where each is there once."""
+    """Return 1/c_i of the rows in this order, of which the first are read always; None if each has one copy."""
     if copies is None:
         return None
     shares = np.divide(1, copies, out=np.empty(len(copies), jnp.result_type(float)), casting="same_kind")[order]
@@ -41,7 +41,7 @@ def _check_copies(call: str, copies: Any, num_rows: int) -> np.ndarray | None:
             f"`{call}(copies=...)` must be whole numbers, at least 1, one for each of the {num_rows} rows; got "
             f"{copies!r}."
         )
-    total = counts.sum(dtype=np.float64)  # integers could wrap
+    total = counts.sum(dtype=np.float64)  # integers could overflow
     if total > MOST_ROWS:
         raise ValueError(
             f"`{call}(copies=...)` must add up to fewer than 2^31 rows, the reach of a 32-bit index; got "

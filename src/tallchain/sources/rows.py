@@ -24,10 +24,10 @@ _WIDER = 'or give JAX 64 bits: `jax.config.update("jax_enable_x64", True)`.'
 
 
 def take_data(call: str, data: PyTree) -> tuple[PyTree, int]:
-    """Return the data as a pytree of arrays and the number of rows, or say what is wrong with them.
+    """Return the data as a pytree of arrays and the number of rows, or raise an error that says what is wrong.
 
-    Nothing is copied: NumPy arrays stay what they are, for the caller to convert. A frame of pandas or polars becomes a
-    dict of its columns. JAX arrays stay where they are; of those inside `jit` only the shapes are checked.
+    Nothing is copied: NumPy arrays stay as they are, for the caller to convert. A frame of pandas or polars becomes a
+    dict of its columns. JAX arrays stay where they are; inside `jit` only their shapes are checked.
     """
     data = jax.tree.map(lambda leaf: _arrays(call, leaf), data)
     leaves = [(f"data{jax.tree_util.keystr(path)}", leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(data)]
@@ -58,7 +58,7 @@ def take_data(call: str, data: PyTree) -> tuple[PyTree, int]:
 
 
 def check_batch_size(call: str, batch_size: Any, num_rows: int) -> int:
-    """Return the batch size, or say what is wrong with it."""
+    """Return the batch size, or raise an error that says what is wrong with it."""
     if is_whole(batch_size, least=1) and batch_size <= num_rows:
         return int(batch_size)
     hint = f" Write {int(batch_size)}." if isinstance(batch_size, float) and batch_size.is_integer() else ""
@@ -87,7 +87,7 @@ def _arrays(call: str, leaf: Any) -> PyTree:
             )
         leaf = leaf.data
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iufc":
-        # In this machine's order of bytes, which is what JAX knows; and no longer than 64 bits.
+        # In this machine's byte order, which JAX needs; and no longer than 64 bits.
         kept = np.dtype(float) if leaf.dtype == np.longdouble else leaf.dtype.newbyteorder("=")
         return leaf.astype(kept, copy=False)
     if isinstance(leaf, jax.Array | np.ndarray):
@@ -128,7 +128,7 @@ def _check_integers(quoted: str, name: str, values: np.ndarray, kept: np.dtype) 
 
 
 def _check_floats(quoted: str, name: str, values: np.ndarray, kept: np.dtype) -> tuple[int, int]:
-    """Refuse what overflows in the conversion; return how many rows have a NaN, and the first of them."""
+    """Refuse values that overflow in the conversion; return how many rows have a NaN, and the first of them."""
     missing, first = 0, -1
     for start, block in _blocks(values):
         if kept != values.dtype:
@@ -176,14 +176,14 @@ def window_width(appetite: int, data: PyTree) -> int:
 def widest_window(data: PyTree) -> int:
     """Return the most rows one look may read.
 
-    Wide windows spread the cost of a look over more rows; but every chain holds its own window, so rows of many columns
-    get narrower ones.
+    Wide windows spread the cost of a look over more rows. But every chain holds its own window, so rows of many columns
+    get narrower windows.
     """
     return min(max(_WINDOW_BYTES // max(row_bytes(data), 1), _NARROWEST), _WIDEST)
 
 
 def row_bytes(data: PyTree) -> int:
-    """Return the bytes of one row once JAX holds it, which may be half of what NumPy does."""
+    """Return the bytes of one row once JAX holds it, which may be half of NumPy's."""
     sizes = (jax.dtypes.canonicalize_dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(data))
     return sum(size * int(np.prod(leaf.shape[1:])) for size, leaf in zip(sizes, jax.tree.leaves(data), strict=True))
 

@@ -28,52 +28,52 @@ from tallchain.types import (
 from tallchain.validation import is_whole
 
 ROWS_PER_BATCH_ROW = 1250
-"""From this many rows per row of a batch on, `windows="auto"` reads contiguous windows."""
+"""With at least this many rows per row of a batch, `windows="auto"` reads contiguous windows."""
 
 
 class _Cursor(NamedTuple):
     words: Array
     """Two random words that name the order of this decision."""
     position: Array
-    """Rows handed out so far, modulo N."""
+    """Rows read so far, modulo N."""
     exact_left: Any
-    """Of the rows that every decision reads, how many are still to come; () if there are none."""
+    """Rows still to come of those that every decision reads; () if there are none."""
 
 
 @part
 class Shuffled(Stored):
     """A source that never gives a row twice in one decision, and gives all rows when asked for N.
 
-    The rows are permuted once, here: rows in file order (one class, one day together) would make the variance of a
-    window meaningless. A decision then reads the copy in one of two ways:
+    The rows are permuted once, when the source is made: rows in file order (grouped by class or by day) would make the
+    variance of a window meaningless. A decision then reads the copy in one of two ways:
 
     - contiguous windows (`windows=True`): the copy, rotated by a random amount, is cut into windows as wide as one
       look, and the windows are visited in a random order, both new for every decision. Fast: memory is read in runs.
-      Delta* is unbiased and its variance right on average over shuffles, but under the ONE shuffle at hand the variance
-      of the mean of a window of m rows is off by a relative sqrt(4 m / (3 N)), for good: so for large N only.
+      Delta* is unbiased and its variance right on average over shuffles, but with the ONE shuffle at hand the variance
+      of the mean of a window of m rows is permanently off by a relative sqrt(4 m / (3 N)): so for large N only.
     - row by row (`windows=False`): a permutation of all rows, new for every decision. Simple random sampling for every
-      N, at the price of a gather.
+      N, but it needs a gather.
 
     Args:
         data: an array, a pytree of arrays with the rows along the first axis, or a frame of pandas or polars, of which
-            a row is a dict by column name. Copied; 64-bit floats become 32-bit unless JAX is told otherwise. Missing
+            a row is a dict by column name. Copied; 64-bit floats become 32-bit unless 64-bit JAX is on. Missing
             values (NaN) are refused.
-        batch_size: m, the rows a test reads between judgements unless it has a wish of its own.
+        batch_size: m, the rows a test reads between judgements unless it sets its own number.
         seed: of the one shuffle.
-        windows: True, False, or "auto": windows from N = 1250 m on, m the rows of one look, where the variance is off
-            by 3.3 per cent (one standard deviation over shuffles) and the log-odds of a decision by at most half of
-            that. The kernel decides, which knows the test and so m.
+        windows: True, False, or "auto": windows if N >= 1250 m, m the rows of one look. At N = 1250 m the variance is
+            off by 3.3 per cent (one standard deviation over shuffles) and the log-odds of a decision by at most half of
+            that. The kernel decides, since it knows the test and so m.
         exact: indices of rows that EVERY decision reads; only the others are sampled. For the few rows on which most
             depends (`surrogates.influence`).
-        copies: how often each row is in the shuffled copy, at least once; None: once. A row that is there c times
-            counts for 1/c of a row each time, so that Delta* stays unbiased, and rows that matter more are met more
-            often: row i with probability proportional to c_i.
+        copies: how often each row is in the shuffled copy, at least once; None: once. A row with c copies counts as 1/c
+            of a row each time, so that Delta* stays unbiased, and rows that matter more are read more often: row i with
+            probability proportional to c_i.
     """
 
     windows: bool | str = static()
     """For windows, the first rows are repeated at the end of `data`, so that no window wraps around."""
     words: np.ndarray
-    """The seed, in words of 32 bits: not static, so that programs serve every shuffle."""
+    """The seed, in words of 32 bits: not static, so that all shuffles share programs."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Shuffled(Stored):
 
     @classmethod
     def of_checked(cls, data: PyTree, num_rows: int, batch_size: int) -> Shuffled:
-        """Make a source of data and a batch size that somebody else has checked."""
+        """Make a source of data and a batch size that are already checked."""
         source = set_fields(
             object.__new__(cls), batch_size=batch_size, words=_words(0), windows="auto", num_data=num_rows
         )
@@ -111,13 +111,13 @@ class Shuffled(Stored):
 
     @property
     def population(self) -> Population:
-        """N rows that do not repeat (but for copies, each of them a part of a row)."""
+        """N rows that do not repeat (except copies, each of them a part of a row)."""
         return Population(
             self.num_rows, self.batch_size, repeats=False, num_exact=self.num_exact, num_data=self.num_data
         )
 
     def suited(self, appetite: int) -> Shuffled:
-        """Settle `windows="auto"` for a test that wants `appetite` rows; if it reads all, any order will do."""
+        """Resolve `windows="auto"` for a test that wants `appetite` rows; if it reads all, any order works."""
         if self.windows != "auto":
             return self
         is_large = self.num_rows >= ROWS_PER_BATCH_ROW * self.width(appetite)
@@ -168,11 +168,11 @@ class Shuffled(Stored):
     def _window(self, cursor: _Cursor, ask: Ask, width: int) -> tuple[PyTree, Array]:
         whole = self.num_rows // width
         window, within = cursor.position // width, cursor.position % width
-        # What is left over after the whole windows comes last; the rotation makes that any rows.
+        # The remainder after the whole windows comes last; the rotation makes it any rows.
         place = jnp.where(window < whole, permute(cursor.words, jnp.minimum(window, whole - 1), whole), window)
         ahead = place * width + within
         rotation = (mix(cursor.words[0], cursor.words[1], cursor.words[0]) % self.num_rows).astype(jnp.int32)
-        room = self.num_rows - ahead  # rotation + ahead modulo N, without passing 2^31
+        room = self.num_rows - ahead  # rotation + ahead modulo N, without exceeding 2^31
         start = jnp.where(rotation >= room, rotation - room, rotation + ahead)
         start = jnp.where(ask.census, cursor.position, start)
         if self.num_exact:

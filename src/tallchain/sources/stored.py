@@ -1,4 +1,4 @@
-"""What sources have in common that hold their rows in memory: sweeps, rows read always, rows that are there often."""
+"""What sources with rows in memory share: sweeps, rows that are always read, and copies of rows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Stored:
     data: PyTree
     """The rows that every decision reads, then those to sample from."""
     share: Array | None
-    """1/c_i by row of `data`; None where every row is there once."""
+    """1/c_i by row of `data`; None if every row has one copy."""
 
     def order(self) -> np.ndarray | None:
-        """Return which row of the user's data each row is; None where rows are reweighted."""
+        """Return which row of the user's data each row is; None if rows are reweighted."""
         return None if self._is_reweighted else self._arranged(np.arange(self.num_data, dtype=np.int32))
 
     def reweighted(self, exact: Any = (), copies: Any = None, batch_size: int | None = None) -> Self:
@@ -47,7 +47,7 @@ class Stored:
             return replace(self, batch_size=size)
         held = self.order()
         if held is None:
-            raise ValueError("`reweighted(...)`: this source is reweighted already. Reweight the one it was made of.")
+            raise ValueError("`reweighted(...)`: this source is already reweighted. Reweight the one it was made from.")
         places = np.empty_like(held)
         places[held] = np.arange(len(held), dtype=held.dtype)
         return replace(self, batch_size=size, **self._weighed(self.data, exact, copies, places))
@@ -76,7 +76,7 @@ class Stored:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a summary should say of it."""
+        """What a summary should say about it."""
         found = []
         if self.num_exact:
             found.append(f"{self.num_exact:,} rows are read at every decision, and counted in its rows")
@@ -84,16 +84,16 @@ class Stored:
             most = round(1 / float(jnp.min(self.share)))
             found.append(
                 f"rows that matter are sampled up to {most:,} times as often as others ({self.num_rows:,} copies of "
-                f"{self.num_data - self.num_exact:,} rows, each for a part of one)"
+                f"{self.num_data - self.num_exact:,} rows, each a part of a row)"
             )
         return tuple(found)
 
-    # ---- for those who inherit ---------------------------------------------------------------
+    # ---- for subclasses ---------------------------------------------------------------
 
     def _weighed(
         self, data: PyTree, exact: np.ndarray, copies: np.ndarray | None, places: np.ndarray | None = None
     ) -> dict[str, Any]:
-        """Return the fields that hold the rows, each as often as it is to be there.
+        """Return the fields that hold the rows, each with its number of copies.
 
         Args:
             data: has every row once.
@@ -116,7 +116,7 @@ class Stored:
         return slots
 
     def _num_repeated(self, data: PyTree, num_rows: int) -> int:
-        """Rows to keep a second time, after the last, of so many to sample from."""
+        """How many of the first rows to repeat after the last, of this many to sample from."""
         return 0
 
     @property
@@ -136,13 +136,13 @@ class Stored:
         row_function: RowFunction,
         summarise: Callable[[Array, Array], Any],
     ) -> tuple[Seen, Any]:
-        """Say what a window shows: of rows that every decision reads, while some are left, then of rows asked for.
+        """Return what a window shows: of rows that every decision reads, while some are left, then of rows asked for.
 
         Args:
             rows: the window.
             share: of a row, each of them.
-            exact_left: rows still to come of those that every decision reads.
-            taken: rows of the window that were asked for, if none of the former are left.
+            exact_left: rows that every decision reads and that are still to come.
+            taken: rows of the window that were asked for, if none of those are left.
             row_function: makes a number of a row.
             summarise: makes evidence of numbers per row.
         """

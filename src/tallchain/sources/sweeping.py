@@ -1,8 +1,8 @@
 """Every row once: in blocks on the device, added up on the host.
 
-A block is as wide as the device likes. On a CPU its rows, and the numbers made of them, should stay in the cache; an
-accelerator wants hundreds of thousands of rows at a time. Numbers per row and their sums over one block are as JAX has
-them (in float32, unless told otherwise); the sums of the blocks are added up in float64.
+The width of a block depends on the device. On a CPU its rows, and the numbers made from them, should stay in the cache;
+an accelerator needs hundreds of thousands of rows at a time. Numbers per row and their sums over one block are in JAX's
+precision (float32 by default); the sums of the blocks are added up in float64.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RESULTS = 2**24  # numbers that one dispatch may return
 
 
 def add(total: Any, summaries: Any) -> Any:
-    """Add up the summaries of some blocks, in float64; where one is not finite, neither is the sum."""
+    """Add up the summaries of some blocks, in float64; if one is not finite, neither is the sum."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).sum(0), summaries)
         return sums if total is None else jax.tree.map(np.add, total, sums)
@@ -53,7 +53,7 @@ def sweep(
     width = block_width(data, num_rows, lanes)
     num_blocks = -(-num_rows // width)
     most = min(max(_RESULTS // results, 1), _BLOCKS)
-    blocks = -(-num_blocks // -(-num_blocks // most))  # all dispatches of one size, so that they share a program
+    blocks = -(-num_blocks // -(-num_blocks // most))  # all dispatches have one size, so that they share a program
     total = None
     for first in range(0, num_blocks, blocks):
         found = _summaries(
@@ -75,7 +75,7 @@ class _RowAt:
 
 
 def row_at(source: Source, index: int) -> PyTree:
-    """Return the row that a source keeps at a place, by a sweep: for messages."""
+    """Return the row that a source keeps at an index, by a sweep: for messages."""
 
     def found(row: Any, blocks: Any) -> Any:
         is_here, rows = blocks
@@ -104,10 +104,10 @@ def _summaries(
     width: int,
     blocks: int,
 ) -> PyTree:
-    """Summarise some blocks, one after another; of those beyond the last row no entry is valid."""
+    """Summarise some blocks, one after another; blocks beyond the last row have no valid entry."""
 
     def one(_: None, at: Array) -> tuple[None, PyTree]:
-        # The last block begins early, to be as wide as the others. (Written so as not to pass 2^31.)
+        # The last block begins early, to be as wide as the others. (Written so as not to exceed 2^31.)
         begin = jnp.minimum(first + at, num_rows // width) * width
         start = jnp.minimum(begin, num_rows - width)
         index = start + jnp.arange(width)

@@ -27,9 +27,9 @@ class _Cursor(NamedTuple):
     key: Array
     looks: Array
     position: Array
-    """Rows handed out so far, modulo N; what a census reads next."""
+    """Rows read so far, modulo N; a census continues there."""
     exact_left: Any
-    """Of the rows that every decision reads, how many are still to come; () if there are none."""
+    """Rows still to come of those that every decision reads; () if there are none."""
 
 
 @part
@@ -40,7 +40,7 @@ class WithReplacement(Stored):
 
     Args:
         data: as for `Shuffled`. Copied.
-        batch_size: m, the rows a test reads between judgements unless it has a wish of its own.
+        batch_size: m, the rows a test reads between judgements unless it sets its own number.
     """
 
     def __init__(self, data: PyTree, batch_size: int) -> None:
@@ -49,7 +49,7 @@ class WithReplacement(Stored):
 
     @classmethod
     def of_checked(cls, data: PyTree, num_rows: int, batch_size: int) -> WithReplacement:
-        """Make a source of data and a batch size that somebody else has checked."""
+        """Make a source of data and a batch size that are already checked."""
         return object.__new__(cls)._hold(data, num_rows, batch_size)
 
     def _hold(self, data: PyTree, num_rows: int, batch_size: int) -> WithReplacement:
@@ -96,7 +96,7 @@ class WithReplacement(Stored):
         row_function: RowFunction,
         summarise: Callable[[Array, Array], Any],
     ) -> tuple[_Cursor, Seen]:
-        """Read `width` rows drawn at random, or the next ones of a census."""
+        """Read `width` rows drawn at random, or the next rows of a census."""
         left = jnp.where(ask.census, self.num_rows - cursor.position, width)
         taken = jnp.clip(ask.rows, 0, jnp.minimum(width, left))
         in_order = jnp.minimum(cursor.position + jnp.arange(width), self.num_rows - 1)

@@ -1,4 +1,4 @@
-"""What is known of a posterior in closed form: its mode, and the normal distribution there."""
+"""Closed-form approximations of a posterior: its mode, control variates, and which rows matter."""
 
 from tallchain.proposals.laplace import Laplace
 from tallchain.surrogates.influence import Influence, influence

@@ -1,10 +1,10 @@
-"""Which rows matter: score every row once, and let those that matter be read more often, or always.
+"""Which rows matter: score every row once, and read those that matter more often, or always.
 
 Residuals of a surrogate are small for most rows and large for a few. Rows are scored by r_i, the root mean square over
-some proposals of the Laplace approximation of what the surrogate leaves of a row's log ratio. Then either
+some proposals of the Laplace approximation of the row's residual. Then either
 
-- row i is in the shuffled copy c_i times, c_i = 1 + about r_i / mean r, and counts for 1/c_i each time (`copies`): that
-  is sampling with probability proportional to c_i and inverse weights, in windows, at the price of a second copy; or
+- row i is in the shuffled copy c_i times, c_i = 1 + about r_i / mean r, and counts 1/c_i each time (`copies`): this is
+  sampling with probability proportional to c_i and inverse weights, in windows, and costs a second copy; or
 - the rows of largest score are read at every decision, and only the others sampled (`exact`).
 
 The scores are fixed before the chain starts, and do not depend on the rows drawn, so Delta* is unbiased either way.
@@ -45,28 +45,28 @@ from tallchain.validation import brief, is_whole
 METHODS = ("none", "copies", "exact")
 _BLOCK = 2**20  # scores handled at a time
 _EXACT = (100, 300, 1000, 3000, 10_000)  # numbers of rows to read always, to choose from
-_SMALL_KURTOSIS = 0.5  # of the mean of a batch: half of what `sample` warns of
-_MOST = 0.75  # of the proposals at which it must be as small; the longest are mostly rejected
-_GAIN = 1.2  # fewer rows by this factor are worth a second copy of the data
+_SMALL_KURTOSIS = 0.5  # of the mean of a batch: half the value at which `sample` warns
+_MOST = 0.75  # of the proposals at which it must be this small; the longest are mostly rejected
+_GAIN = 1.2  # reading fewer rows by this factor is worth a second copy of the data
 
 
 class Plan(NamedTuple):
-    """What a way to sample rows would come to, by proposals that had no part in the scores."""
+    """What a way to sample rows would cost, measured at proposals that were not used for the scores."""
 
     method: str
     num_exact: int
     """Rows to read at every decision."""
     copies: float
-    """Rows of the shuffled copy, over those of the data."""
+    """Rows of the shuffled copy, divided by those of the data."""
     rows: float
     """Rows to sample at which the variance of Delta* is 1: mean over proposals."""
     most_rows: float
-    """The same at the worst of them."""
+    """The same at the worst proposal."""
     batch: float
     """Rows at which their mean is nearly normal, at most of the proposals (see `Scan`)."""
 
     def cost(self, batch_size: int) -> float:
-        """Rows a decision reads, about."""
+        """About how many rows a decision reads."""
         return self.num_exact + max(self.rows, self.batch, batch_size)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Influence:
-    """Scores of all rows, the ways to sample that follow, and the one chosen (`print` it).
+    """Scores of all rows, the resulting ways to sample, and the one chosen (`print` it).
 
     `Shuffled(data, found.batch_size).reweighted(exact=found.exact, copies=found.copies)` is the source that was chosen.
     """
@@ -92,7 +92,7 @@ class Influence:
     plans: tuple[Plan, ...]
     chosen: Plan
     batch_size: int
-    """Rows between two judgements: as many as asked for, or more where the mean of these is far from normal."""
+    """Rows between two judgements: as many as asked for, or more if their mean is far from normal."""
     copies: np.ndarray | None
     """c_i, for method "copies"."""
     exact: np.ndarray
@@ -115,7 +115,7 @@ class Influence:
     def __str__(self) -> str:
         lines = [
             f"Influence of {len(self.stored_scores):,} rows ({self.rows_swept:,} swept, {self.seconds:.2g} s). Rows "
-            "that an estimate of the log ratio takes, for a standard deviation of 1 and nearly normal noise (a test "
+            "needed to estimate the log ratio, with a standard deviation of 1 and nearly normal noise (a test "
             "has a least number of its own); * is chosen:"
         ]
         lines += [("* " if plan is self.chosen else "  ") + str(plan) for plan in self.plans]
@@ -141,9 +141,9 @@ def influence(
         surrogate: the control variate whose residuals count; None for the log ratios themselves.
         laplace: where chains will be; proposals are pairs of its draws, the longest that PCN makes.
         batch_size: m, the rows between two judgements.
-        method: "none", "copies" or "exact"; None chooses the one that reads the fewest rows, those included that it
-            takes for the mean of a batch to be nearly normal.
-        num_draws: proposals to score with, and as many others to judge the scores by; each reads every row.
+        method: "none", "copies" or "exact"; None chooses the one that reads the fewest rows, including those needed to
+            make the mean of a batch nearly normal.
+        num_draws: proposals to score with, and as many others to judge the scores; each reads every row.
         seed: of these.
     """
     if not (method is None or method in METHODS):
@@ -155,7 +155,7 @@ def influence(
     num_rows = source.population.total
     batch_size = check_batch_size("influence", batch_size, num_rows)
     if source.order() is None:
-        raise ValueError("`influence(data=...)`: the source is reweighted already. Give the one it was made of.")
+        raise ValueError("`influence(data=...)`: the source is already reweighted. Give the one it was made from.")
     scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(seed)))
     in_float64 = needs_float64(num_rows, posterior.temperature)
     counts = [count for count in _EXACT if count <= num_rows // 4]
@@ -171,7 +171,7 @@ def influence(
             surrogate,
             judging,
             in_float64,
-            scores=jax.device_put(stored),  # on a CPU not a copy
+            scores=jax.device_put(stored),  # no copy on a CPU
             mean=jnp.asarray(mean),
             levels=jnp.asarray(levels),
             num_sets=len(counts),
@@ -200,7 +200,8 @@ def _plans(sums: np.ndarray, counts: list[int], num_rows: int, slots: int) -> tu
     """Make plans from sums over rows by (proposal, way to sample, power 1, 2, 4), in units of Delta.
 
     The numbers per row of a way to sample from M rows are W = M r_i/c_i, row i with probability c_i/M: then the mean of
-    W^k is M^(k-1) times the sum of r_i^k/c_i^(k-1). The fourth moment is not centred: means are small in comparison.
+    W^k is M^(k-1) times the sum of r_i^k/c_i^(k-1). The fourth moment is not centred, since means are small in
+    comparison.
     """
     kinds = [("none", 0, num_rows), ("copies", 0, slots), *(("exact", count, num_rows - count) for count in counts)]
     plans = []
@@ -212,13 +213,13 @@ def _plans(sums: np.ndarray, counts: list[int], num_rows: int, slots: int) -> tu
         batch = np.minimum(np.cbrt(excess / _SMALL_KURTOSIS), excess / variance**2 / _SMALL_KURTOSIS)
         most = float(np.quantile(batch, _MOST))
         multiple = slots / num_rows if method == "copies" else 1.0
-        rows = variance / (1 + variance / size)  # without repeats: all of them leave no variance
+        rows = variance / (1 + variance / size)  # without repeats: all rows leave no variance
         plans.append(Plan(method, num_exact, multiple, float(rows.mean()), float(rows.max()), min(most, size)))
     return tuple(plans)
 
 
 def _choose(plans: tuple[Plan, ...], method: str | None, batch_size: int) -> Plan:
-    """Choose the plan that reads the fewest rows; every row alike, unless that is clearly worse."""
+    """Choose the plan that reads the fewest rows, but every row alike unless that is clearly worse."""
     allowed = [plan for plan in plans if method in (None, plan.method)]
     if not allowed:
         raise ValueError(f"`influence(method={brief(method)})`: there are too few rows to read some of them always.")
@@ -226,7 +227,7 @@ def _choose(plans: tuple[Plan, ...], method: str | None, batch_size: int) -> Pla
     return allowed[0] if allowed[0].cost(batch_size) <= _GAIN * best.cost(batch_size) else best
 
 
-# ---- passes over all rows ----------------------------------------------------------------------
+# ---- sweeps over all rows ----------------------------------------------------------------------
 
 
 class _Pairs(NamedTuple):
@@ -235,7 +236,7 @@ class _Pairs(NamedTuple):
 
 
 def _pairs(laplace: Laplace, key: Array, count: int) -> _Pairs:
-    """Independent draws, two and two: the proposals of PCN with beta = 1."""
+    """Pairs of independent draws: the proposals of PCN with beta = 1."""
     return _Pairs(*(jax.vmap(laplace.draw)(jr.split(each, count)) for each in jr.split(key)))
 
 
@@ -246,7 +247,7 @@ def _order(source: Source) -> np.ndarray:
 
 
 def _by_row(source: Source, stored: np.ndarray) -> np.ndarray:
-    """Return values by row of the source by row of the data."""
+    """Return values by row of the data, given values by row of the source."""
     values = np.empty_like(stored)
     values[_order(source)] = stored
     return values
@@ -258,12 +259,12 @@ def _copies(scores: np.ndarray, mean: np.float32) -> np.ndarray:
 
 
 def _blocks(values: np.ndarray) -> Iterator[np.ndarray]:
-    """Some at a time, so that no temporary is as large as all."""
+    """Yield some values at a time, so that no temporary array is as large as all."""
     return (values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK))
 
 
 def _largest(scores: np.ndarray, count: int) -> np.ndarray:
-    """Return where the largest scores are, the largest first; where many are the same, rank decides."""
+    """Return the indices of the largest scores, the largest first; among equal scores, rank decides."""
     found = np.zeros(0, np.int64)
     for number, block in enumerate(_blocks(scores)):
         here = number * _BLOCK + np.argpartition(block, max(len(block) - count, 0))[-count:] if count else found
@@ -292,7 +293,7 @@ def _scores(source: Source, score: _Score) -> np.ndarray:
 
 @part
 class _Residuals:
-    """What a surrogate leaves of the rows of a block, by pair and row."""
+    """Residuals of the rows of a block, by pair and row."""
 
     posterior: Posterior
     surrogate: Any
@@ -312,7 +313,7 @@ class _Residuals:
 
 @part
 class _Score(_Residuals):
-    """Of a block: the root mean square of each row's residuals."""
+    """For a block: the root mean square of each row's residuals."""
 
     def __call__(self, block: Block) -> tuple[Array, Array]:
         return block.index, jnp.sqrt(jnp.mean(self.residuals(block.rows) ** 2, 0))
@@ -320,14 +321,14 @@ class _Score(_Residuals):
 
 @part
 class _Powers(_Residuals):
-    """Of a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power)."""
+    """For a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power)."""
 
     scores: Array
     """By row of the source."""
     mean: Array
     """Of the scores."""
     levels: Array
-    """By row of the source: in how many of the sets of rows to read always it is."""
+    """By row of the source: how many of the sets of rows to read always contain it."""
     num_sets: int = static()
 
     def __call__(self, block: Block) -> Array:
@@ -335,7 +336,7 @@ class _Powers(_Residuals):
         copies = 1 + jnp.round(scores / self.mean)
         # By way to sample and row: what to divide by, and whether the row is sampled at all.
         parts = jnp.stack([jnp.ones_like(copies), copies, *(jnp.ones_like(copies),) * self.num_sets])
-        # The sets grow: a row of the smallest is in all of them, one of the largest alone in the last.
+        # The sets grow: a row of the smallest set is in all of them, a row only of the largest set is in the last.
         is_out = levels <= jnp.arange(self.num_sets)[::-1, None]
         is_sampled = jnp.concatenate([jnp.ones((2, len(copies)), bool), is_out]) & block.is_valid
 

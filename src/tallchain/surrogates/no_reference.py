@@ -1,4 +1,4 @@
-"""Why there is no reference: what was found, of which coordinate, and what to do."""
+"""Why there is no reference: what was found, for which coordinate, and what to do."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tallchain.types import PyTree
 from tallchain.validation import brief
 
 FAR = 0.1
-"""Newton decrement above which a point is no mode."""
+"""Newton decrement above which a point is not a mode."""
 LEAST_EIGENVALUE = 1e-6
-"""Of the Hessian scaled to a diagonal of ones: float32 tells no smaller one from 0."""
+"""Of the Hessian scaled to a diagonal of ones: float32 cannot tell a smaller one from 0."""
 
-_SMALL_PART = 0.3  # of a direction of unit length: a coordinate that has less is not named
+_SMALL_PART = 0.3  # of a direction of unit length: coordinates with less are not named
 
 
 class NoReferenceError(RuntimeError):
@@ -35,14 +35,14 @@ def not_converged(start: np.ndarray, point: Point, decrement: float, iterations:
     """Say how far the search came."""
     return (
         f"{_found(start, point)} After {iterations} iterations and {steps} Newton steps the Newton decrement is "
-        f"{decrement:.2g}: so many posterior standard deviations to the mode, if there is one; {FAR} would do. Use a "
-        "proper prior if the position grows without end (as for outcomes that the features separate); else start "
-        "nearer, give `max_iterations` more, or centre and scale the data: float32 positions have 7 digits."
+        f"{decrement:.2g}: the distance to the mode, if there is one, in posterior standard deviations; {FAR} is "
+        "enough. Use a proper prior if the position grows without limit (as for outcomes that the features separate); "
+        "else start nearer, raise `max_iterations`, or centre and scale the data: float32 positions have 7 digits."
     )
 
 
 def not_definite(start: np.ndarray, like: PyTree, point: Point, least: float, direction: np.ndarray | None) -> str:
-    """Say which coordinates are to blame: one without curvature, or those along the direction of least curvature."""
+    """Name the coordinates at fault: one without curvature, or those along the direction of least curvature."""
     diagonal = np.diag(point.hessian)
     if direction is None:
         index = int(np.argmin(diagonal))
@@ -58,12 +58,12 @@ def not_definite(start: np.ndarray, like: PyTree, point: Point, least: float, di
         f"{_found(start, point)} The negative Hessian there is not positive definite: {found}. Some direction is "
         "not determined by the data (repeated or constant features, outcomes that the features separate) or this is a "
         "saddle point: use a proper prior, drop or centre features, or start elsewhere. A scale of a hierarchical "
-        "prior that ran to 0 has no mode: take its logarithm, and effects in units of the scale, for parameters."
+        "prior that ran to 0 has no mode: use its logarithm, and effects in units of the scale, as parameters."
     )
 
 
 def not_falling(start: np.ndarray, point: Point, drop: float) -> str:
-    """Say that the log posterior does not fall off as from a mode."""
+    """Say that the log posterior does not fall as it does from a mode."""
     return (
         f"{_found(start, point)} One posterior standard deviation further on, the log posterior has fallen by "
         f"{drop:.2g}; from a mode it falls by about 0.5. It goes on rising or stays flat, as for outcomes that the "
@@ -93,7 +93,7 @@ def not_finite(passes: Passes, point: Point) -> str:
 
 
 def _what(terms: Terms, like: PyTree) -> str:
-    """Say what of a function is not finite."""
+    """Say which part of a function is not finite."""
     if not np.isfinite(terms.value):
         return f"the value ({float(terms.value)})"
     wrong = np.flatnonzero(~np.isfinite(np.asarray(terms.gradient)))

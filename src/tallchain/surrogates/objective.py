@@ -1,4 +1,4 @@
-"""The negative log posterior over all rows, in whitened coordinates: what a mode is searched for in."""
+"""The negative log posterior over all rows, in whitened coordinates, for the search for a mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Report = Callable[[int, float], None]
 
 
 class Objective:
-    """The negative log posterior in whitened coordinates, t = t0 + W u, as SciPy wants it."""
+    """The negative log posterior in whitened coordinates, t = t0 + W u, as SciPy takes it."""
 
     def __init__(self, posterior: Posterior, source: Source, start: PyTree, report: Report) -> None:
         flat, self.unravel = ravel_pytree(start)
@@ -39,7 +39,7 @@ class Objective:
         self._origin = self.checked(self.initial).log_density
 
     def whiten(self, flat: np.ndarray) -> None:
-        """Take t0 for u = 0, and W from the Hessian there of a few rows."""
+        """Set t0, where u = 0, and take W from the Hessian of a few rows there."""
         num_few = len(jax.tree.leaves(self.few)[0])
         point = self._evaluate(partial(self.passes.of_some, self.few), flat, self.axes)
         if not point.is_finite:
@@ -50,14 +50,14 @@ class Objective:
         self.passes.centre = float(point.likelihood.value) / num_few
 
     def at(self, flat: np.ndarray, directions: Any = None) -> Point:
-        """Evaluate, in one pass over all rows."""
+        """Evaluate, in one sweep over all rows."""
         point = self._evaluate(self.passes, flat, directions)
         distance = float(linalg.norm(self.whitener.T @ point.gradient)) if point.is_finite else np.nan
         self.report(self.passes.num_passes, distance)
         return point
 
     def checked(self, flat: np.ndarray, is_curved: bool = False) -> Point:
-        """Evaluate, with the whole Hessian if asked for; finite, or an error."""
+        """Evaluate, with the whole Hessian if asked for; raise an error if it is not finite."""
         point = self._remember(flat, self.axes if is_curved or self.is_dense else None)
         if not point.is_finite:
             raise NoReferenceError(not_finite(self.passes, point))
@@ -82,14 +82,14 @@ class Objective:
         return self.start + self.whitener @ u
 
     def value_and_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
-        """Of the negative log posterior, less its value at the first start; +inf where something is not finite."""
+        """Of the negative log posterior, minus its value at the first start; +inf if something is not finite."""
         point = self._remember(self.position(u), self.axes if self.is_dense else None)
         if not point.is_finite:
             return np.inf, np.zeros_like(u)
         return self._origin - point.log_density, -self.whitener.T @ point.gradient
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
-        """By coordinate u; where it is not finite, anything will do, since the value is +inf."""
+        """By coordinate u; arbitrary if not finite, since the value is then +inf."""
         point = self._remember(self.position(u), self.axes)
         return self.whitener.T @ point.hessian @ self.whitener if point.is_finite else np.eye(u.size)
 

@@ -29,7 +29,7 @@ class Terms(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Whether all of it is."""
+        """Whether all of it is finite."""
         return all(bool(np.all(np.isfinite(leaf))) for leaf in self if leaf is not None)
 
 
@@ -45,14 +45,14 @@ def derivatives(function: Callable[[Array], Array], flat: Array, directions: Arr
 class Passes:
     """All rows of a posterior, to be summed over at one position after another.
 
-    The numbers per row and their sums over one block of rows are as JAX has them (in float32, unless told otherwise or
-    N is so large that the bias of float32 functions matters); the blocks are added up in float64.
+    The numbers per row and their sums over one block of rows are in JAX's precision (float32 by default, unless N is so
+    large that the bias of float32 functions matters); the blocks are added up in float64.
 
     Args:
-        posterior: of which the log likelihood is summed.
+        posterior: whose log likelihood is summed.
         source: of the rows.
         like: a position, for its shapes.
-        centre: about the log likelihood of a row; taken off each row before rows are added, it saves digits.
+        centre: about the log likelihood of a row; subtracting it from each row before summing saves digits.
     """
 
     def __init__(self, posterior: Posterior, source: Source, like: PyTree, centre: float = 0.0) -> None:
@@ -83,7 +83,7 @@ class Passes:
         return total._replace(value=total.value + self.centre * count)
 
     def bad_row(self, flat: np.ndarray) -> tuple[str, PyTree] | None:
-        """Return a row of which the log likelihood or a derivative is not finite, and its name; None if all are."""
+        """Return a row whose log likelihood or a derivative is not finite, and its name; None if all are finite."""
         self.rows_swept += self.rows_a_pass
         index, row = self.source.sweep(_BadRow(self.posterior, self.like, as_floats(flat)), _least)
         if index == _NOWHERE:
@@ -107,7 +107,7 @@ def as_floats(values: np.ndarray) -> Array:
 
 @part
 class _Terms:
-    """Of a block: the sum of the log likelihoods and its derivatives."""
+    """For a block: the sum of the log likelihoods and its derivatives."""
 
     posterior: Posterior
     like: PyTree
@@ -144,7 +144,7 @@ _NOWHERE = np.iinfo(np.int32).max
 
 @part
 class _BadRow:
-    """Of a block: a row that is not finite, or one of its derivatives, and where it is."""
+    """For a block: a row whose value or a derivative is not finite, and its index."""
 
     posterior: Posterior
     like: PyTree

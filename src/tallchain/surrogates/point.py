@@ -40,10 +40,10 @@ class Point(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Whether all of it is."""
+        """Whether all of it is finite."""
         return self.prior.is_finite and self.likelihood.is_finite
 
 
 def symmetric(matrix: Any) -> np.ndarray:
-    """Return a matrix that is symmetric but for rounding without the rounding."""
+    """Remove the asymmetry by rounding from a matrix that should be symmetric."""
     return np.asarray(matrix + matrix.T) / 2

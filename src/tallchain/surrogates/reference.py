@@ -3,12 +3,12 @@
     maximise  log p0(t) + (1/K) sum_i log p(x_i | t)
 
 by a trust-region Newton method (Conn, Gould and Toint 2000). It works in the coordinates u of t = t0 + W u, in which
-the Hessian at the start t0, estimated from some of the rows, is the identity: there a gradient is a distance to the
-mode in posterior standard deviations, about. The end is judged without that estimate, by the Newton decrement
+the Hessian at the start t0, estimated from some of the rows, is the identity: there a gradient is about the distance to
+the mode in posterior standard deviations. Convergence is judged without that estimate, by the Newton decrement
 
     sqrt(g' H^-1 g),   g the gradient and H the negative Hessian of the log posterior,
 
-which is that distance, and is the same in all coordinates (Boyd and Vandenberghe 2004, section 9.5).
+which is this distance, and is the same in all coordinates (Boyd and Vandenberghe 2004, section 9.5).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from tallchain.surrogates.point import Point, symmetric
 from tallchain.surrogates.start import check_start
 from tallchain.types import Posterior, PyTree, Source
 
-_TOLERANCE = 3e-3  # of the optimiser, in standard deviations, about
-_NEAR = 1e-2  # decrement to polish down to; above FAR it is refused
+_TOLERANCE = 3e-3  # of the optimiser, roughly in standard deviations
+_NEAR = 1e-2  # decrement to reach by polishing; above FAR it is refused
 _POLISHES = 5
-_LEAST_DROP = 0.1  # of the log posterior one standard deviation from the mode; a normal's is 0.5
+_LEAST_DROP = 0.1  # of the log posterior one standard deviation from the mode; 0.5 for a normal distribution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Reference:
     num_rows: int
     """N."""
     num_passes: int
-    """Over all rows."""
+    """Sweeps over all rows."""
     rows_swept: int
     """Rows swept, in all."""
     seconds: float
@@ -85,7 +85,7 @@ class Reference:
         return (
             f"Reference: the mode of {self.gradient.size} parameters over {self.num_rows:,} rows, to within "
             f"{self.decrement:.1g} posterior standard deviations\n"
-            f"log posterior {self.log_density:,.2f}; {self.num_iterations} iterations, {self.num_passes} passes "
+            f"log posterior {self.log_density:,.2f}; {self.num_iterations} iterations, {self.num_passes} sweeps "
             f"({self.rows_swept:,} rows), {self.seconds:.2g} s"
         )
 
@@ -98,20 +98,20 @@ def find_reference(
     Args:
         posterior: log prior, log likelihood of one row, temperature.
         data: a source, or all rows as a source takes them: an array, a pytree of arrays or a frame.
-        initial: the position to start from; where there are several modes, the one found depends on it.
-        max_iterations: of the trust-region method; each takes one pass over the rows, or several for more than 200
+        initial: the position to start from; if there are several modes, the one found depends on it.
+        max_iterations: of the trust-region method; each takes one sweep over the rows, or several for more than 200
             coordinates.
-        progress: show a progress bar (needs `rich`); elsewhere than on a terminal, a line every ten seconds or more.
+        progress: show a progress bar (needs `rich`); without a terminal, a line every ten seconds or more.
 
     Raises:
-        NoReferenceError: if there is no mode to be found, with what to do about it.
+        NoReferenceError: if no mode is found; it says what to do about it.
     """
     begun = time.perf_counter()
     source, start = check_start(posterior, data, initial, max_iterations)
     with shown(bool(progress), "finding the mode") as show:
 
         def report(num_passes: int, distance: float) -> None:
-            show(num_passes, f"pass {num_passes}, about {distance:.2g} standard deviations away")
+            show(num_passes, f"sweep {num_passes}, about {distance:.2g} standard deviations away")
 
         objective = Objective(posterior, source, start, report)
         found, iterations = _search(objective, max_iterations)
@@ -142,9 +142,10 @@ def find_reference(
 
 
 def _search(objective: Objective, max_iterations: int) -> tuple[np.ndarray, int]:
-    """Minimise, and again from there if that is still far; return the end, and how many iterations it took.
+    """Minimise, and again from there if still far; return the end, and how many iterations it took.
 
-    From a bad start the posterior is much wider at its mode, and the whitening of the start misjudges the distance.
+    After a bad start the posterior may be much wider at its mode, and the whitening at the start misjudges the
+    distance.
     """
     flat, iterations = _minimise(objective, max_iterations)
     while iterations < max_iterations:
@@ -164,7 +165,7 @@ def _minimise(objective: Objective, max_iterations: int) -> tuple[np.ndarray, in
     from scipy.optimize import minimize
 
     u = np.zeros(objective.start.size)
-    # The first step may go all the way that Newton's would: too far costs a pass, too near several.
+    # The first step may be as long as Newton's: too long costs one sweep, too short several.
     reach = max(1.0, 2 * float(linalg.norm(objective.value_and_gradient(u)[1])))
     curvature = {"hess": objective.hessian} if objective.is_dense else {"hessp": objective.hessian_product}
     result = minimize(
@@ -184,7 +185,7 @@ def _minimise(objective: Objective, max_iterations: int) -> tuple[np.ndarray, in
 
 
 def _polish(objective: Objective, flat: np.ndarray, iterations: int) -> tuple[Point, np.ndarray, int]:
-    """Take Newton steps until the decrement is small; return the point, the step on from it, and how many it took."""
+    """Take Newton steps until the decrement is small; return the point, the next step, and how many it took."""
     point = objective.checked(flat, is_curved=True)
     step, steps = _newton_step(objective, point), 0
     while _decrement(point, step) > _NEAR and steps < _POLISHES:
@@ -216,13 +217,13 @@ def _newton_step(objective: Objective, point: Point) -> np.ndarray:
 
 
 def _check_falls_off(objective: Objective, point: Point, step: np.ndarray) -> None:
-    """Refuse a "mode" at infinity, where gradient and curvature vanish together, and one by a wrong gradient.
+    """Refuse a "mode" at infinity, where gradient and curvature vanish together, or one due to a wrong gradient.
 
     Where the log posterior is -exp(-m), m being how far the position is, the decrement is exp(-m/2): it can be as small
-    as at a mode. But a standard deviation further on, a mode has lost 0.5.
+    as at a mode. But one standard deviation from a mode the log posterior has fallen by 0.5.
     """
     sides = (1,)
-    if not np.any(step):  # no direction is suspect more than others; functions without a gradient come here as well
+    if not np.any(step):  # no direction is more suspect than others; functions without a gradient also come here
         step, sides = np.sqrt(1 / np.diag(point.hessian)), (1, -1)
     step = step / np.sqrt(step @ point.hessian @ step)
     for side in sides:

@@ -1,4 +1,4 @@
-"""The number per row that a decision averages: its log ratio, less what a surrogate knows of it."""
+"""The number per row that a decision averages: its log ratio, minus the surrogate's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallchain.types import Array, Posterior, PyTree, RowFunction, Surrogate
 from tallchain.validation import is_traced
 
 _MOST_FACTOR = 2.0**25
-"""N/K up to which float32 will do: log likelihoods of order 1 differ by their rounding errors, 1e-7, N/K times."""
+"""N/K up to which float32 is enough: log likelihoods of order 1 have rounding errors of 1e-7, multiplied by N/K."""
 
 
 def needs_float64(num_rows: int, temperature: Any) -> bool:
@@ -21,7 +21,7 @@ def needs_float64(num_rows: int, temperature: Any) -> bool:
 
 
 def digits(in_float64: bool) -> AbstractContextManager[Any]:
-    """Give JAX 64 bits, for all that is traced and run inside: not within a program, which JAX may trace again."""
+    """Give JAX 64 bits for all that is traced and run inside; not for use within a program, which JAX may retrace."""
     return jax.enable_x64(True) if in_float64 else nullcontext()
 
 
@@ -36,7 +36,7 @@ def residual(
 ) -> RowFunction:
     """Return the function of a row factor (l_i(t') - l_i(t) - q_i(t') + q_i(t)), l_i its log likelihood.
 
-    Where JAX has 64 bits the terms may be in float64, and their difference rounded once.
+    If JAX has 64 bits, the terms may be in float64, and their difference is rounded once.
     """
     likelihood = posterior.log_likelihood
     if in_float64 and jnp.result_type(float) == jnp.float64:

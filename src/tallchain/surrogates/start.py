@@ -17,7 +17,7 @@ _MOST_COORDINATES = 2000
 
 
 def check_start(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> tuple[Source, PyTree]:
-    """Return a source, and the start in JAX's default float, or say what is wrong with the input."""
+    """Return a source, and the start in JAX's default float, or raise an error that says what is wrong."""
     if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
         hint = " Use `regression.posterior`." if hasattr(posterior, "posterior") else ""
         raise TypeError(f"`find_reference(posterior=...)` must be a Posterior(...); got {brief(posterior)}.{hint}")

@@ -1,4 +1,4 @@
-"""Control variates: what is known of a log ratio in closed form, so that rows have only the rest to tell.
+"""Control variates: a closed-form part of the log ratio, so that rows are needed only for the rest.
 
 Expand the log likelihood l_i of every row at one point r, q_i(t) = l_i(r) + g_i.(t - r) + (1/2) (t - r)' H_i (t - r).
 The sums G of g_i and H of H_i are computed once, so the log ratio is
@@ -41,14 +41,14 @@ class Taylor:
     """Expansions of order 1 or 2 at a reference point.
 
     Per row, differences of q_i are directional derivatives: q_i(t') - q_i(t) = g_i.u + (1/2) u' H_i v with u = t' - t
-    and v = t' + t - 2r, one mixed second derivative; no Hessian of a row is ever formed, and no two nearly equal
-    quadratics are subtracted. The same for their sum.
+    and v = t' + t - 2r, one mixed second derivative. No Hessian of a row is ever formed, and no two nearly equal
+    quadratics are subtracted. The same holds for their sum.
 
     Args:
         posterior: whose log likelihood is expanded.
         data: the source of the kernel, or all rows as a source takes them.
         reference: r: a `Reference`, as `find_reference` returns it (its sums are used, and no row is read), or a
-            position (then one pass over all rows).
+            position (which takes one sweep over all rows).
         order: 1 or 2. Order 2 needs a d x d matrix for the sum: d up to 2000.
     """
 
@@ -97,7 +97,7 @@ class Taylor:
         )
 
     def check(self, position: PyTree) -> None:
-        """Refuse a position of other shapes than the reference."""
+        """Refuse a position whose shapes differ from the reference's."""
         mine, its = (jax.tree.map(np.shape, tree) for tree in (self.position, position))
         if jax.tree.structure(self.position) != jax.tree.structure(position) or mine != its:
             raise ValueError(f"`Taylor(reference=...)` has a position of shapes {mine}; the chain's has {its}.")
@@ -149,7 +149,7 @@ def _check_position(posterior: Posterior, source: Source, position: Any) -> PyTr
 def _sums(
     posterior: Posterior, source: Source, position: PyTree, order: int
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """G and H by one pass."""
+    """G and H by one sweep."""
     flat = np.asarray(ravel_pytree(position)[0])
     if order == 2 and flat.size > _MOST_COORDINATES:
         raise ValueError(

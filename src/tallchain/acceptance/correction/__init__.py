@@ -1,16 +1,16 @@
-"""The correction distribution: what a normal variable lacks of being logistic.
+"""The correction distribution: what must be added to a normal variable to make it logistic.
 
 Barker's test accepts when Delta + X_log > 0 with X_log standard logistic. A minibatch estimate of
-Delta already carries noise that is nearly normal, so the test wants a variable X_corr with
+Delta already carries noise that is nearly normal, so the test needs a variable X_corr with
 
     X_norm + X_corr ~ standard logistic,      X_norm ~ N(0, sigma^2) independent of X_corr.
 
-No such X_corr exists for any sigma > 0: the logistic characteristic function pi t / sinh(pi t)
-decays more slowly than the normal one. What exists is an approximation by weighted atoms, and
-this package makes them and measures both errors (`Correction.cdf_error`, `Correction.log_odds_error`):
+No such X_corr exists for any sigma > 0: the logistic characteristic function pi t / sinh(pi t) decays more slowly than
+the normal one. An approximation by weighted atoms exists. This package makes them and measures both errors
+(`Correction.cdf_error`, `Correction.log_odds_error`):
 
 - `minimax`: non-negative weights from a linear program that minimises the worst error in the
-  log-odds of acceptance, because detailed balance lives in log-odds. The default.
+  log-odds of acceptance, because detailed balance is a condition on log-odds. The default.
 - `ridge`: the regularised least squares of Seita, Pan, Chen and Canny, "An Efficient Minibatch
   Acceptance Test for Metropolis-Hastings" (section "correction" and its appendix).
 
@@ -18,7 +18,7 @@ this package makes them and measures both errors (`Correction.cdf_error`, `Corre
   estimated scale.
 
 All look for their table in the package, then in a cache folder (`TALLCHAIN_CACHE`, else
-`XDG_CACHE_HOME/tallchain`, else `~/.cache/tallchain`), and compute it only then.
+`XDG_CACHE_HOME/tallchain`, else `~/.cache/tallchain`), and otherwise compute it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _VERSION = 2
 def minimax(sigma: float, reach: float = 20.0) -> Correction:
     """The table whose worst log-odds error on |Delta| <= reach is least; see `compute_minimax`.
 
-    Looks in the package, then in the cache folder, and computes (about a second) only then.
+    Looks in the package, then in the cache folder, and otherwise computes it (about a second).
     """
     call = f"minimax(sigma={sigma!r}, reach={reach!r})"
     sigma, reach = check_sigma(call, sigma), _check_reach(call, reach, MAX_REACH)
@@ -56,8 +56,8 @@ def minimax(sigma: float, reach: float = 20.0) -> Correction:
 def ridge(sigma: float, n: int = 4000, ridge: float = 10.0, reach: float = 10.0) -> Correction:
     """The paper's table, clipped and renormalised so that it can be sampled; `compute_ridge`.
 
-    Looks in the package, then in the cache folder, and computes (a few seconds) only then. `reach`
-    says where the log-odds error is measured and changes nothing else.
+    Looks in the package, then in the cache folder, and otherwise computes it (a few seconds). `reach` only sets where
+    the log-odds error is measured.
     """
     call = f"ridge(sigma={sigma!r}, n={n!r}, ridge={ridge!r}, reach={reach!r})"
     sigma, n = check_sigma(call, sigma), _check_n(call, n)
@@ -69,7 +69,7 @@ def ridge(sigma: float, n: int = 4000, ridge: float = 10.0, reach: float = 10.0)
 def ridge_printed_error(sigma: float, n: int, ridges: Sequence[float]) -> Array:
     """max_i |(M u)_i - v_i| for each ridge: the figure of the paper's appendix table.
 
-    On the paper's own grid, u clipped at 0 and NOT renormalised.
+    On the paper's own grid, with u clipped at 0 and NOT renormalised.
     """
     call = f"ridge_printed_error(sigma={sigma!r}, n={n!r}, ridges={ridges!r})"
     sigma, n = check_sigma(call, sigma), _check_n(call, n)
@@ -79,8 +79,8 @@ def ridge_printed_error(sigma: float, n: int, ridges: Sequence[float]) -> Array:
 def minimax_for(law: Law, reach: float = 20.0) -> Correction:
     """The table whose worst log-odds error is least for noise of this law; see `compute_for_law`.
 
-    For a negative kappa3 mirror the atoms of the positive one. Looks in the package, then in the cache folder, and
-    computes (a second or two) only then.
+    For a negative kappa3, mirror the atoms of the positive one. Looks in the package, then in the cache folder, and
+    otherwise computes it (a second or two).
     """
     call = f"minimax_for({law!r}, reach={reach!r})"
     reach = _check_reach(call, reach, MAX_REACH)
@@ -114,7 +114,7 @@ def check_sigma(call: str, sigma: Any) -> float:
     if not 0 < value <= MAX_SIGMA:
         raise ValueError(
             f"`{call}` needs 0 < sigma <= {MAX_SIGMA}; got sigma = {sigma!r}. A standard logistic variable has "
-            "standard deviation pi/sqrt(3) = 1.814, and what the normal part takes is not left for X_corr: at "
+            "standard deviation pi/sqrt(3) = 1.814, and the larger the normal part, the less is left for X_corr: at "
             "sigma = 1.6 the best table is off by 0.044 in the log-odds of acceptance, at 1.7 by 0.094, at 1.8 by "
             "0.18. Choose a smaller sigma: 1.2 is off by 2e-4, 1.0 by 7e-7."
         )
@@ -155,7 +155,7 @@ def _check_reach(call: str, reach: Any, largest: float) -> float:
 
 
 def _number(value: Any) -> float:
-    """The value as a float; NaN, which every comparison refuses, for what is not a real number."""
+    """The value as a float; NaN, for which every comparison is false, if it is not a real number."""
     if isinstance(value, str | bytes | bool):
         return math.nan
     try:

@@ -21,7 +21,8 @@ class Law(NamedTuple):
 
     for normal F the term is kappa3/(6 sigma^3) ((x/sigma)^2 - 1) phi(x/sigma). `printed` adds the paper's appendix A.5
     instead, y (2 (x/sigma)^2 + 1) phi(x/sigma) with y = gamma/(6 sqrt b): the expansion of the STUDENTISED mean, which
-    is not what the decision uses. To first order in 1/sqrt(b) these are laws; far in the tails they may be negative.
+    is not what the decision uses. These are distributions to first order in 1/sqrt(b); far in the tails the density may
+    be negative.
     """
 
     sigma: float

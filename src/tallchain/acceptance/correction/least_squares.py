@@ -18,8 +18,8 @@ SMALLEST_N = 10
 def compute_ridge(sigma: float, n: int, ridge: float, reach: float) -> Correction:
     """Solve the paper's problem from scratch; clip, renormalise and measure.
 
-    The solution is even but for what shrinkage takes from its sum, which is nothing on the paper's
-    grids (1e-7 of its peak); the two halves are averaged.
+    The solution is even except for the effect of shrinkage on its sum, which is negligible on the paper's grids (1e-7
+    of its peak); the two halves are averaged.
     """
     u = _solve_ridge(sigma, n, ridge)
     half_weights = u[n:] + u[n::-1]
@@ -37,7 +37,7 @@ def printed_error(sigma: float, n: int, ridges: Sequence[float]) -> Array:
 
 def _kernel(sigma: float, n: int) -> Array:
     """Phi(m V / (n sigma)) for m = -3n..3n: every entry that the Toeplitz matrix M has."""
-    with np.errstate(over="ignore"):  # sigma may be tiny; ndtr knows what infinity is
+    with np.errstate(over="ignore"):  # sigma may be tiny; ndtr handles infinity
         return ndtr(np.arange(-3 * n, 3 * n + 1) * (V / n) / sigma)
 
 
@@ -52,9 +52,9 @@ def _solve_ridge(sigma: float, n: int, ridge: float) -> Array:
     X_i = i V/n for |i| <= 2n, Y_j = j V/n for |j| <= n, V = 20,
     M_ij = Phi((X_i - Y_j)/sigma), v_i = logistic(X_i).
 
-    M is never formed: M u and M'r are convolutions, and M smooths so much that some hundred steps
-    of LSQR (Paige and Saunders 1982) reach rounding error, which is smaller than that of the normal
-    equations, whose condition number is the square.
+    M is never formed: M u and M'r are convolutions, and M smooths so much that some hundred steps of LSQR (Paige and
+    Saunders 1982) reach rounding error, which is smaller than for the normal equations, whose condition number is the
+    square.
     """
     from scipy.sparse.linalg import lsqr
 

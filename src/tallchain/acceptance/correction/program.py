@@ -11,18 +11,18 @@ from scipy.special import expit, ndtr
 from tallchain.acceptance.correction.law import Law
 from tallchain.acceptance.correction.record import CUT, Array, Correction, measured
 
-# Below this sigma the linear program has nothing left to gain (its floor is reached at 0.8) and
-# becomes hard on the solver, so part of the normal of the table at _BASE is moved into X_corr.
+# Below this sigma the linear program has nothing left to gain (its floor is reached at 0.8) and becomes hard to solve,
+# so part of the normal noise of the table at _BASE is moved into X_corr.
 _SMALLEST_SOLVED = 0.5
 _BASE = 0.8
 
-# Errors below this are invisible to any chain. Asking for less costs the solver its stability
-# and the table its sparsity (302 half-atoms instead of 55 at sigma = 0.7).
+# No chain can show errors below this. Asking for less makes the solver unstable and the table less sparse (302
+# half-atoms instead of 55 at sigma = 0.7).
 _ERROR_FLOOR = 1e-9
 
 _ROW_SPACING = 0.025  # of Delta in the linear program; a finer one changes the third digit
 _ATOMS_BEYOND_REACH = 4.0
-_MAX_ITERATIONS = 20_000  # six times what any solution took: the solver is going round in circles
+_MAX_ITERATIONS = 20_000  # six times what any solution took: the solver is cycling
 _FINEST_ATOMS = 1e-3
 
 
@@ -72,7 +72,7 @@ def _best_solution(sigma: float, reach: float) -> Correction:
         table = measured(sigma, half_atoms, half_weights, reach=reach, step=step, method="minimax")
         if best is None or table.log_odds_error < best.log_odds_error:
             best = table
-        # The objective is what the solver believes; the fine grid has the last word.
+        # The objective is the solver's own estimate; the fine grid decides.
         if table.log_odds_error <= 1.1 * objective + _ERROR_FLOOR:
             return table
     if best is None:
@@ -96,10 +96,10 @@ def _solve(sigma: float, reach: float, effort: _Effort) -> tuple[float, Array, A
 
         |tail(x) - S(-x)| <= t S(x) S(-x),   tail(x) = sum_j p_j/2 [SF((x-y_j)/sg) + SF((x+y_j)/sg)].
 
-    S(x) S(-x) is the derivative of probability by log-odds, so t is the log-odds error to first
-    order. The weights span ten orders of magnitude; the solver sees p_j = c_j z_j with
-    c_j = 2 h S(y_j) S(-y_j) and z_j near 1, rows divided by S(x) S(-x). It also takes any
-    coefficient below 1e-9 for zero, the tail of c among them, hence `scale` on every row.
+    S(x) S(-x) is the derivative of probability by log-odds, so t is the log-odds error to first order. The weights span
+    ten orders of magnitude; the solver sees p_j = c_j z_j with c_j = 2 h S(y_j) S(-y_j) and z_j near 1, rows divided by
+    S(x) S(-x). The solver also treats any coefficient below 1e-9 as zero, including the tail of c, hence `scale` on
+    every row.
     """
     x = _rows(reach)
     y = np.arange(0.0, reach + _ATOMS_BEYOND_REACH + effort.spacing / 2, effort.spacing)
@@ -162,8 +162,8 @@ def _tidy(half_atoms: Array, half_weights: Array, reach: float) -> tuple[Array, 
 
 # ---- Noise that is not quite normal --------------------------------------------------------------
 
-# What a first-order law leaves out is of order 1/b: an error below this is negligible, and asking for less
-# costs the solver its stability.
+# A first-order law omits terms of order 1/b: an error below this is negligible, and asking for less makes the solver
+# unstable.
 _LAW_ERROR_FLOOR = 1e-6
 _LAW_ROW_SPACING = 0.05
 
@@ -178,7 +178,7 @@ def compute_for_law(law: Law, reach: float) -> Correction:
         objective, atoms, weights = solution
         keep = weights > 1e-12 * expit(-np.minimum(np.abs(atoms), reach))
         atoms, weights = atoms[keep], weights[keep] / weights[keep].sum()
-        if not law.is_skewed:  # the solution of a symmetric program need not be symmetric, its mirror image is as good
+        if not law.is_skewed:  # a symmetric program may have an asymmetric solution; its mirror image is as good
             atoms, weights = _symmetric(atoms, weights)
         cdf_error, log_odds_error = measure_law(law, atoms, weights, reach)
         if best is None or log_odds_error < best.log_odds_error:

@@ -10,8 +10,8 @@ from scipy.special import expit, ndtr
 
 Array = NDArray[np.float64]
 
-# Beyond ten standard deviations a normal tail (8e-24) is nothing, even times e^16, the most by
-# which an atom ten sigma nearer to the centre can outweigh the logistic tail.
+# Beyond ten standard deviations a normal tail (8e-24) is negligible, even times e^16, the largest factor by which an
+# atom ten sigma nearer to the centre can outweigh the logistic tail.
 CUT = 10.0
 
 
@@ -39,7 +39,7 @@ class Correction:
     method: str
     """What made the table: "minimax" or "ridge"."""
     is_skewed: bool = False
-    """Whether it is for skewed noise: then it is not symmetric."""
+    """Whether it is for skewed noise, and so not symmetric."""
 
     def __post_init__(self) -> None:
         """Refuse what is not a (symmetric) probability distribution, and keep frozen copies of the arrays."""
@@ -60,8 +60,8 @@ class Correction:
         if not ok:
             raise ValueError(
                 "`Correction(atoms=..., weights=...)` needs ascending atoms symmetric about 0 and "
-                "symmetric non-negative weights that sum to 1; got atoms of shape "
-                f"{self.atoms.shape} and weights of shape {self.weights.shape} that are not."
+                "symmetric non-negative weights that sum to 1; this does not hold for the atoms of shape "
+                f"{self.atoms.shape} and weights of shape {self.weights.shape}."
             )
 
     def upper_tail(self, x: ArrayLike) -> Array:
@@ -96,10 +96,10 @@ def measure(sigma: float, atoms: Array, weights: Array, reach: float, step: floa
     """Return (cdf_error, log_odds_error) of N(0, sigma^2) + symmetric atoms on a grid of `step`.
 
     By symmetry x >= 0 is enough. There the upper tail is at most 1/2, a sum of positive terms
-    that keeps its relative precision where 1 - CDF has none left.
+    that keeps its relative precision where 1 - CDF loses it.
     """
     x = np.append(np.arange(0.0, max(reach, float(atoms[-1]) + CUT * sigma), step), reach)
-    if sigma < 10 * step:  # the CDF has stairs that the grid may miss: look at the ends of every one
+    if sigma < 10 * step:  # the CDF has steps that the grid may miss: check the ends of each
         x = np.concatenate([x, np.abs(atoms - 5 * sigma), np.abs(atoms + 5 * sigma)])
     x = np.sort(x)
     tail = _upper_tail(x, sigma, atoms, weights)
@@ -119,7 +119,7 @@ def _upper_tail(x: Array, sigma: float, atoms: Array, weights: Array) -> Array:
         part = flat[start : start + 512]
         low = np.searchsorted(atoms, part.min() - CUT * sigma)
         high = np.searchsorted(atoms, part.max() + CUT * sigma)
-        with np.errstate(over="ignore"):  # sigma may be tiny; ndtr knows what infinity is
+        with np.errstate(over="ignore"):  # sigma may be tiny; ndtr handles infinity
             near = ndtr((atoms[low:high] - part[:, None]) / sigma) @ weights[low:high]
         tail[start : start + 512] = near + beyond[high]
     return tail.reshape(x.shape)

@@ -25,7 +25,7 @@ def cached(key: str, compute: Callable[[], Correction]) -> Correction:
             return table
     table = compute()
     if cached:
-        # A folder that cannot be written costs the time of computing again, nothing else.
+        # If the folder cannot be written, the only cost is computing again.
         with contextlib.suppress(OSError):
             save(cached, {key: table})
     return table
@@ -43,7 +43,7 @@ def save(path: Path, tables: dict[str, Correction]) -> None:
 
 
 def load(path: Path, key: str) -> Correction | None:
-    """The table `key` of a file, or None where there is none that can be used."""
+    """The table `key` of a file, or None if the file has no usable one."""
     arrays = read_arrays(path, [f"{key}/{name}" for name in _ARRAYS])
     if arrays is None:
         return None

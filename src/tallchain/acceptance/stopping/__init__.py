@@ -1,8 +1,8 @@
 """Stopping rules: how many rows a test reads before it decides. Each is a part, for `MinibatchBarker` and `Penalty`.
 
-The paper grows the batch until its estimated variance is small. A batch chosen for a small variance is, where the rows
-are skewed, a batch chosen for its mean: Delta* is shifted by about -gamma sqrt(s2/b), gamma the skewness. A pilot batch
-that only says how many rows are needed, with FRESH rows for the estimate, leaves Delta* unbiased whatever the rows.
+The paper grows the batch until its estimated variance is small. If the rows are skewed, selecting a batch for a small
+variance also selects it for its mean: Delta* is shifted by about -gamma sqrt(s2/b), gamma the skewness. A pilot batch
+that only determines how many rows are needed, with FRESH rows for the estimate, leaves Delta* unbiased for any rows.
 
 A rule of your own is a `tallchain.parts.part` that keeps the promises of `StoppingRule`.
 """

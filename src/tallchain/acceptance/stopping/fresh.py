@@ -1,4 +1,4 @@
-"""Fresh rows: a pilot says how many, and has no other part in the decision."""
+"""Fresh rows: a pilot determines how many, and is not used otherwise."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Fresh:
 
         n1 = v/z    (without replacement v/(z + v/N)),
 
-    or more, where it takes more for |kappa3| = 2 |gamma| v^(3/2)/n1^2 to come down to what the test wants. The choice
-    of n1 is independent of the fresh rows, so Delta* is unbiased. Fresh rows whose s2 comes out a little large decide
-    all the same: to add rows there would choose them by s2 again, as `Growth` does. Only where the pilot was far off,
+    or more, if |kappa3| = 2 |gamma| v^(3/2)/n1^2 needs more rows to fall to what the test wants. The choice of n1 is
+    independent of the fresh rows, so Delta* is unbiased. Fresh rows whose s2 is a little too large still decide: adding
+    rows would select them by s2 again, as `Growth` does. Rows are added only where the pilot was far off,
 
-        s2 >= far_off * (the largest s2 that the test can correct for),
+        s2 >= far_off * (the largest s2 that the test can correct for).
 
-    are rows added. Sizing by a pilot is that of Stein (1945); his weights for the pilot's rows are left out, and so
-    is the bias they have for skewed rows. docs/how-wrong.md measures both.
+    Sizing by a pilot is due to Stein (1945). His weights for the pilot's rows are left out, which avoids their bias for
+    skewed rows. docs/how-wrong.md measures both.
 
     Args:
         least_rows: of the pilot, and of the fresh rows.
-        far_off: at least 1; `math.inf`: fresh rows are never added to.
+        far_off: at least 1; with `math.inf`, no rows are ever added.
     """
 
     least_rows: int = static(LEAST_ROWS)
@@ -50,7 +50,7 @@ class Fresh:
         far_off = self.far_off
         if not ((is_positive(far_off) and far_off >= 1) or far_off == math.inf):
             raise ValueError(
-                f"`Fresh(far_off=...)` must be a number, at least 1, or math.inf never to add to fresh rows; got "
+                f"`Fresh(far_off=...)` must be a number, at least 1, or math.inf never to add rows; got "
                 f"{brief(far_off)}."
             )
         set_fields(self, least_rows=check_least("Fresh", self.least_rows), far_off=float(far_off))
@@ -60,7 +60,7 @@ class Fresh:
         return pilot_rows(aim.batch, population, self.least_rows)
 
     def read(self, aim: Aim, pilot: PilotBatch, evidence: Any, population: Population) -> Reading:
-        """Take all from the fresh rows."""
+        """Take everything from the fresh rows."""
         return read_same_rows(aim, evidence, population)
 
     def advise(self, aim: Aim, pilot: PilotBatch, reading: Reading, evidence: Any, population: Population) -> Advice:

@@ -18,8 +18,8 @@ from tallchain.types import Population
 class Growth:
     """Add m rows at a time while s2 >= z, z the variance that the test aims at.
 
-    All rows read give Delta* and s2. This feeds the skewness of the rows back into the decision: a batch is chosen for
-    a small variance, and Delta* is shifted by about
+    All rows read give Delta* and s2. This feeds the skewness of the rows back into the decision: a batch is selected
+    for a small variance, and Delta* is shifted by about
 
         -gamma sqrt(s2/b),    gamma the skewness of the rows.
 
@@ -33,10 +33,10 @@ class Growth:
         return aim.batch
 
     def read(self, aim: Aim, pilot: PilotBatch, evidence: Any, population: Population) -> Reading:
-        """Take all from the rows read."""
+        """Take everything from the rows read."""
         return read_same_rows(aim, evidence, population)
 
     def advise(self, aim: Aim, pilot: PilotBatch, reading: Reading, evidence: Any, population: Population) -> Advice:
-        """Go on by m rows until s2 < z, and the skewness is one that can be corrected for."""
+        """Add m rows until s2 < z and the skewness can be corrected."""
         is_enough = (reading.s2 < aim.variance) & (jnp.abs(reading.skew) <= aim.most_skew)
         return Advice(pilot, is_enough, add_rows(aim.batch, evidence, population))

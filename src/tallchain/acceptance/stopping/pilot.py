@@ -1,4 +1,4 @@
-"""The variance by a pilot, the mean by fresh rows: then the noise is Student's."""
+"""The variance from a pilot, the mean from fresh rows, so that the noise is Student's."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Pilot:
 
         n1 = v/z    (without replacement v/(z + v/N)),    s2 = v/n1    (times 1 - n1/N),
 
-    or more rows, where it takes more for |kappa3| = |gamma| v^(3/2)/n1^2 to come down to what the test wants. The error
-    of Delta* over sqrt(s2) is Student's with nu degrees of freedom if the rows are normal, whatever their variance;
-    padded with normal noise to variance z, it is nearly Student's with nu (z/s2)^2.
+    or more, if |kappa3| = |gamma| v^(3/2)/n1^2 needs more rows to fall to what the test wants. The error of Delta* over
+    sqrt(s2) is Student's with nu degrees of freedom if the rows are normal, for any variance; padded with normal noise
+    to variance z, it is nearly Student's with nu (z/s2)^2.
 
-    Sizing by a pilot is that of Stein, "A two-sample test for a linear hypothesis whose power is independent of the
+    Sizing by a pilot is due to Stein, "A two-sample test for a linear hypothesis whose power is independent of the
     variance" (1945), without his weights.
 
     Args:
@@ -56,7 +56,7 @@ class Pilot:
         s2 = pilot.variance / jnp.maximum(b, 1) * share_left(b, population)
         s2 = jnp.where(has_read_all(evidence, population), 0, s2)
         skew = third_cumulant(pilot.skewness, pilot.variance, b, population, of_same_rows=False)
-        # Only the share s2 of the noise has an estimated scale; its fourth cumulant goes as the square.
+        # Only the share s2 of the noise has an estimated scale; its fourth cumulant is proportional to the square.
         inverse_nu = (s2 / aim.variance) ** 2 / jnp.maximum(pilot.count - 1, 1)
         return Reading(evidence.mean, s2, skew, inverse_nu)
 

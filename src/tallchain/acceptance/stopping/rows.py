@@ -14,13 +14,13 @@ from tallchain.types import Array, Ask, Population
 from tallchain.validation import brief, is_whole
 
 LEAST_ROWS = 20
-"""Of a pilot, and of the fresh rows after it: with fewer the central limit theorem does not help."""
+"""Least rows of a pilot, and of the fresh rows after it: with fewer the central limit theorem does not help."""
 MARGIN = 1.1
-"""Rows are added a little beyond what the last look says is needed, so that one addition is enough."""
+"""A few more rows are added than the last look says are needed, so that one addition is enough."""
 
 
 def check_least(call: str, least: Any) -> int:
-    """Refuse a least number of rows that has no variance."""
+    """Refuse a least number of rows that gives no variance."""
     if not is_whole(least, least=2):
         raise ValueError(f"`{call}(least_rows=...)` must be a whole number of rows, at least 2; got {brief(least)}.")
     return int(least)
@@ -30,7 +30,7 @@ def check_least(call: str, least: Any) -> int:
 
 
 def pilot_rows(batch: int, population: Population, least: int = LEAST_ROWS) -> int:
-    """n0, the rows of the pilot: a batch, but enough to tell a variance from."""
+    """n0, the rows of the pilot: a batch, but enough to estimate a variance."""
     return min(max(batch, least), population.num_rows)
 
 
@@ -44,7 +44,7 @@ def rows_for(variance: Array, z: float, population: Population, least: int = LEA
 
 
 def rows_for_skew(pilot: PilotBatch, kappa3: float, population: Population, *, of_same_rows: bool) -> Array:
-    """b, the rows at which |kappa3| of noise and padding (`third_cumulant`) has come down to this."""
+    """b, the rows at which |kappa3| of noise and padding (`third_cumulant`) has fallen to this."""
     factor = 2.0 if of_same_rows else 1.0
     return whole_rows(jnp.sqrt(factor * jnp.abs(pilot.skewness) * pilot.variance**1.5 / kappa3), population)
 
@@ -52,7 +52,7 @@ def rows_for_skew(pilot: PilotBatch, kappa3: float, population: Population, *, o
 def rows_for_aim(pilot: PilotBatch, aim: Aim, population: Population, least: int, *, of_same_rows: bool) -> Array:
     """n1, the fresh rows that a pilot says are needed.
 
-    The skewness of a few rows is estimated too poorly to correct for much of it: where it matters, more.
+    The skewness of a few rows is estimated too poorly to correct much of it: where it matters, take more rows.
     """
     rows = rows_for(pilot.variance, aim.variance, population, least)
     if aim.skew is None:
@@ -61,7 +61,7 @@ def rows_for_aim(pilot: PilotBatch, aim: Aim, population: Population, least: int
 
 
 def missing_rows(reading: Reading, aim: Aim, evidence: Any, population: Population) -> Array:
-    """Rows to add to fresh ones that turned out far too few: s2 goes as 1/b."""
+    """Rows to add if the fresh rows were far too few: s2 is proportional to 1/b."""
     factor = reading.s2 / aim.variance
     grown = jnp.clip(MARGIN * factor - 1, 0.1, 4.0) * evidence.count
     return jnp.maximum(whole_rows(grown, population), aim.rows - evidence.count)
@@ -71,7 +71,7 @@ def missing_rows(reading: Reading, aim: Aim, evidence: Any, population: Populati
 
 
 def ask_fresh(rows: Array, pilot: PilotBatch, population: Population) -> Ask:
-    """Ask for fresh rows; where there are not enough, for all that are left, and the pilot's are kept.
+    """Ask for fresh rows. If there are not enough, ask for all that are left and keep the pilot's.
 
     Where rows repeat, N of them or more are a census.
     """
@@ -90,7 +90,7 @@ def advise_by_pilot(
     evidence: Any,
     population: Population,
 ) -> Advice:
-    """Ask for this many fresh rows after the pilot; for more of them where they turn out not to be enough."""
+    """Ask for this many fresh rows after the pilot, and for more if they are not enough."""
     first = PilotBatch.of(evidence)
     known = jax.tree.map(lambda old, new: jnp.where(pilot.is_over, old, new), pilot, first)
     fresh = ask_fresh(jnp.maximum(rows, aim.rows), first, population)
@@ -102,7 +102,7 @@ def advise_by_pilot(
 
 
 def read_same_rows(aim: Aim, evidence: Any, population: Population) -> Reading:
-    """Delta*, s2 and kappa3, all of the same rows."""
+    """Delta*, s2 and kappa3, all from the same rows."""
     s2 = variance_of_mean(evidence, population)
     if aim.skew is None:
         return Reading(evidence.mean, s2)
@@ -112,7 +112,7 @@ def read_same_rows(aim: Aim, evidence: Any, population: Population) -> Reading:
 
 
 def third_cumulant(gamma: Array, variance: Array, b: Array, population: Population, *, of_same_rows: bool) -> Array:
-    """kappa3 of noise and padding: -2 gamma v^(3/2)/b^2 if s2 is of the same b rows, +gamma v^(3/2)/b^2 if of others.
+    """kappa3 of noise and padding: -2 gamma v^(3/2)/b^2 if s2 is from the same b rows, +gamma v^(3/2)/b^2 if not.
 
     Without repeats, f = b/N: -gamma v^(3/2) (1-f)(2-f)/b^2 and +gamma v^(3/2) (1-f)(1-2f)/b^2.
     """

@@ -1,4 +1,4 @@
-"""What a stopping rule promises, and the records that pass between it and the test that asks it."""
+"""What a stopping rule promises, and the records that pass between the rule and the test."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from tallchain.types import Array, Ask, Population
 
 
 class Terms(NamedTuple):
-    """What a rule says of itself before a row is read: a test chooses its correction by it."""
+    """What is known of a rule before a row is read; a test chooses its correction by it."""
 
     skew: bool
-    """Whether a test takes the skewness of the rows into account, where its user does not say."""
+    """Whether a test takes the skewness of the rows into account by default."""
     is_student: bool = False
-    """s2 is a pilot's, so that the noise is Student's; else s2 is of the rows that give Delta*."""
+    """Whether s2 is from a pilot, so that the noise is Student's; else s2 is from the rows that give Delta*."""
     grows: bool = False
-    """It adds to the rows it has judged on until s2 is below the aim, as printed: what else is printed goes with it."""
+    """Whether it adds rows until s2 is below the aim, as printed; the other printed options need this."""
     weighs: bool = False
-    """Delta* is not the mean of the last rows alone: no skew correction and no bound, and `Penalty` cannot use it."""
+    """Whether Delta* is not only the mean of the last rows: no skew correction, no bound, and not for `Penalty`."""
 
     @property
     def plans(self) -> bool:
-        """Whether it knows beforehand how many rows it judges on, and judges on their mean."""
+        """Whether it knows beforehand how many rows it will use, and uses their mean."""
         return not (self.grows or self.weighs)
 
 
 class Aim(NamedTuple):
-    """What a test wants of the rows it decides on."""
+    """What a test requires of the rows it decides on."""
 
     batch: int
     """m, the rows of a pilot, or to add between judgements."""
     variance: float
-    """z, to which s2, the variance of Delta*, has to come down."""
+    """z, to which s2, the variance of Delta*, has to fall."""
     skew: float | None = None
-    """To which |kappa3| of noise and padding has to come down; None where skewness is not taken into account."""
+    """Value to which |kappa3| of noise and padding has to fall; None if skewness is not taken into account."""
     most_variance: float = math.inf
     """The largest s2 that the test can correct for."""
     most_skew: float = math.inf
     """The largest |kappa3| that the test can correct for."""
     rows: Array | int = 0
-    """Rows needed for anything else, if they are like those read."""
+    """Rows needed for anything else, assuming they are like those read."""
 
 
 class PilotBatch(NamedTuple):
-    """What a pilot batch has said."""
+    """What a pilot batch has shown."""
 
     is_over: Array
     """Whether there has been one: the rows read since are fresh."""
@@ -57,7 +57,7 @@ class PilotBatch(NamedTuple):
     variance: Array
     """Of the rows."""
     skewness: Array
-    """Of the rows; 0 where nobody asked for it."""
+    """Of the rows; 0 if not asked for."""
 
     @classmethod
     def to_come(cls) -> PilotBatch:
@@ -67,16 +67,16 @@ class PilotBatch(NamedTuple):
 
     @classmethod
     def of(cls, evidence: Moments | SkewMoments) -> PilotBatch:
-        """Return what the rows read so far say as a pilot."""
+        """Return the rows read so far as a pilot."""
         gamma = getattr(evidence, "skewness", jnp.zeros_like(evidence.mean))
         return cls(jnp.ones((), bool), evidence.count, evidence.mean, row_variance(evidence), gamma)
 
 
 class Advice(NamedTuple):
-    """What a rule says of the rows read."""
+    """What a rule concludes from the rows read."""
 
     pilot: PilotBatch
-    """What is known of a pilot now; for a rule that has none, what it was given."""
+    """What is known of a pilot now; a rule without a pilot returns what it was given."""
     is_enough: Array | bool
     """Whether to decide on these rows."""
     ask: Ask
@@ -87,8 +87,8 @@ class Advice(NamedTuple):
 class StoppingRule(Protocol):
     """A rule that says how many rows are enough. It never sees what the test decides.
 
-    `pilot` is `PilotBatch.to_come()` at first, then as the rule returned it; `evidence` is of the rows that the last
-    ask did not forget, and has third moments where `aim.skew` is not None.
+    `pilot` is `PilotBatch.to_come()` at first, then as the rule returned it; `evidence` covers the rows that the last
+    ask did not forget, and has third moments if `aim.skew` is not None.
     """
 
     @property
@@ -101,13 +101,13 @@ class StoppingRule(Protocol):
         ...
 
     def read(self, aim: Aim, pilot: PilotBatch, evidence: Any, population: Population) -> Reading:
-        """Say what the rows read say of Delta* (without the offset) and its noise; s2 of all rows is 0."""
+        """Estimate Delta* (without the offset) and its noise from the rows read; s2 of all rows is 0."""
         ...
 
     def advise(self, aim: Aim, pilot: PilotBatch, reading: Reading, evidence: Any, population: Population) -> Advice:
         """Say whether the rows are enough, and what to ask for if not.
 
-        `reading` is what `read` returned, with the offset. Where squares overflow the test does not decide, whatever
-        the rule says: `evidence.add_rows` asks for all rows then.
+        `reading` is what `read` returned, with the offset. Where squares overflow, the test does not decide even if the
+        rule says so: `evidence.add_rows` then asks for all rows.
         """
         ...

@@ -16,7 +16,7 @@ from tallchain.types import Population
 
 @part
 class Stein:
-    """Read a pilot of n0 rows, then n1 fresh rows, and weigh both means so that the noise is exactly Student's.
+    """Read a pilot of n0 rows, then n1 fresh rows, and weight both means so that the noise is exactly Student's.
 
     With M1, S0^2 the mean and variance of the pilot's rows, M2 the mean of the fresh rows, z the variance that the
     test aims at and n = n0 + n1 > S0^2/z,
@@ -24,13 +24,13 @@ class Stein:
         Delta* = w M1 + (1-w) M2,    S0^2 (w^2/n0 + (1-w)^2/n1) = z,
         w = n0/n - sqrt((n0 n1/n)(z/S0^2 - 1/n)).
 
-    The error of Delta* over sqrt(z) is Student's with n0 - 1 degrees of freedom if the rows are normal. For comparison:
-    with skewed rows it is shifted as `Growth` is. A pilot that is enough by itself is padded as usual.
+    The error of Delta* over sqrt(z) is Student's with n0 - 1 degrees of freedom if the rows are normal. For comparison
+    only: with skewed rows it is shifted like `Growth`. A pilot that is enough by itself is padded as usual.
 
     Stein, "A two-sample test for a linear hypothesis whose power is independent of the variance" (1945).
 
     Args:
-        least_rows: of the pilot, and of the rows of both.
+        least_rows: of the pilot, and of both stages together.
     """
 
     least_rows: int = static(LEAST_ROWS)
@@ -44,7 +44,7 @@ class Stein:
         return pilot_rows(aim.batch, population, self.least_rows)
 
     def read(self, aim: Aim, pilot: PilotBatch, evidence: Any, population: Population) -> Reading:
-        """Weigh both means."""
+        """Weight both means."""
         n0, n1 = pilot.count.astype(evidence.mean.dtype), jnp.maximum(evidence.count, 1)
         n, z = n0 + n1, aim.variance
         missing = z / jnp.maximum(pilot.variance, 1e-30) - 1 / n
@@ -61,7 +61,7 @@ class Stein:
         """Ask for n1 fresh rows after the pilot, if it is not enough by itself."""
         n0 = evidence.count
         rows = rows_for(PilotBatch.of(evidence).variance, aim.variance, population, self.least_rows)
-        # At least half the pilot again, else most of the weight could fall on one row.
+        # At least half as many rows as the pilot, or most of the weight could fall on one row.
         fresh = jnp.maximum(rows + 1 - n0, (n0 + 1) // 2)
         fresh = jnp.where(rows >= population.num_rows, population.num_rows, fresh)
         is_enough = pilot.is_over | (reading.s2 < aim.variance)

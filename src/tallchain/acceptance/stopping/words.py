@@ -22,7 +22,7 @@ def as_rule(call: str, stopping: Any, *, may_weigh: bool = True) -> StoppingRule
     Args:
         call: the name of the test, for the error.
         stopping: what it was given.
-        may_weigh: whether the test can use a rule that weighs two means.
+        may_weigh: whether the test can use a rule that weights two means.
     """
     words = [word for word, rule in RULES.items() if may_weigh or not rule().terms.weighs]
     if isinstance(stopping, str) and stopping in words:
@@ -41,13 +41,13 @@ def as_rule(call: str, stopping: Any, *, may_weigh: bool = True) -> StoppingRule
 
 
 def quoted(rule: StoppingRule) -> str:
-    """Quote a rule in an error: the word for one with its defaults."""
+    """Quote a rule in an error; a rule with its defaults is quoted as its word."""
     structure = jax.tree.structure(rule)
     words = (word for word, kind in RULES.items() if jax.tree.structure(kind()) == structure)
     return brief(next(words, rule))
 
 
 def _is_rule(stopping: Any) -> bool:
-    """Whether a value keeps the promises of a rule and is a pytree, as parts are, so that it can go into `jit`."""
+    """Whether a value has the methods of a rule and is a pytree, as parts are, so that `jit` accepts it."""
     is_part = not isinstance(stopping, type) and not jax.tree_util.all_leaves([stopping])
     return is_part and isinstance(stopping, StoppingRule)

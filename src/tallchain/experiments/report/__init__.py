@@ -1,4 +1,4 @@
-"""The paper's experiments, one after the other, and the report that holds them against the printed numbers."""
+"""The paper's experiments, one after the other, and the report that compares them with the printed numbers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_all(is_paper: bool, folder: Path, *, seed: int = 0, progress: Progress |
     def trials(module: Any, name: str) -> Any:
         return module.run(size(module, seed), folder=kept / name, progress=named(name))
 
-    # Those that keep nothing come last: an interruption before them does not make them run twice.
+    # Experiments that keep nothing come last, so that an interruption before them does not make them run twice.
     mixture = trials(gaussian_mixture, "mixture")
     logistic = trials(logistic_regression, "logistic regression")
     disagree = trials(disagreements, "disagreements")
@@ -80,7 +80,7 @@ def main_tables(results: Results) -> list[Table]:
 
 
 def _about(results: Results, is_paper: bool, seed: int) -> Section:
-    size = "as the paper has it" if is_paper else "quick, with shorter trials than the paper's"
+    size = "as the paper has it" if is_paper else "quick, with shorter repetitions than the paper's"
     seconds = sum(getattr(results, field.name).seconds for field in dataclasses.fields(results))
     found = ", ".join(f"{name} {version}" for name, version in results.mixture.versions.items())
     return Section(
@@ -99,7 +99,7 @@ def _correction(result: correction.Result) -> Section:
     return Section(
         "The correction distribution (appendix)",
         [
-            f"The largest error of normal noise plus the correction against logistic. {within} of "
+            f"The largest difference between normal noise plus the correction and logistic. {within} of "
             f"{len(result.entries)} entries are as printed, to within one unit of the last digit. The last lines are "
             "the tables that tallchain uses by default, found by a linear program.",
             Table.of(result.to_table()),
@@ -117,7 +117,8 @@ def _worst_case(result: worst_case.Result) -> Section:
             *result.findings(),
             Picture(
                 "worst-case",
-                "Share of decisions that read every row, mean share of rows, and what temperature and step do to it.",
+                "Share of decisions that read every row, mean share of rows, and how both depend on temperature and "
+                "step.",
                 worst_case_figure(result),
             ),
         ],

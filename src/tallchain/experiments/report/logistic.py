@@ -29,8 +29,8 @@ def table_2(task: str, found: Sequence[logistic_regression.Found]) -> Table:
         ]
         for each in found
     ]
-    title = f"Table 2. Logistic regression, {task}: rows per decision, {len(found[0].read)} trials"
-    header = [*ROW_HEADER, "draws of a trial", "accuracy at the end (± s.e.)"]
+    title = f"Table 2. Logistic regression, {task}: rows per decision, {len(found[0].read)} repetitions"
+    header = [*ROW_HEADER, "draws of a repetition", "accuracy at the end (± s.e.)"]
     return Table(header, rows, title, PLUS_MINUS + " At the end: over the last fifth of the draws.")
 
 
@@ -39,7 +39,7 @@ def logistic_section(result: logistic_regression.Result, is_paper: bool, seed: i
     parts: list[Any] = []
     if not is_paper:
         parts.append(
-            "The trials here are shorter than the paper's, and all start from 0. Over its first draws the paper's "
+            "The repetitions here are shorter than the paper's, and all start from 0. Over its first draws the paper's "
             "test reads more rows than later, and the others fewer, most of all on MNIST-100k."
         )
     for task, found in result.tables.items():
@@ -47,7 +47,7 @@ def logistic_section(result: logistic_regression.Result, is_paper: bool, seed: i
         ours, paper = (result.of(task, name) for name in (logistic_regression.OURS, logistic_regression.PAPERS))
         parts += [
             f"{task}: steps of standard deviation {config.step:g}, temperature {logistic_regression.TEMPERATURE:g}, "
-            "every trial from 0.",
+            "every repetition from 0.",
             table_2(task, found),
             verdict_on([(each.name, each.printed, each.rows) for each in found]),
             comparison(
@@ -58,32 +58,32 @@ def logistic_section(result: logistic_regression.Result, is_paper: bool, seed: i
                 paper.rows,
                 is_less_better=False,
             )
-            + " It reads more, since a pilot batch gives it the variance, and fresh rows the estimate.",
+            + " It reads more rows: a pilot batch gives the variance, and fresh rows the estimate.",
         ]
     originals = mnist_1_7().train_images[:_SHOWN]
     deformed = deform_each(originals, np.random.default_rng(seed))
     parts += [
         Picture(
             "accuracy",
-            "Accuracy on the test images against rows read, and, right, by draw where the temperature falls from 100 "
-            "to 1 after 400 draws (dashed) and steps are shorter by as much. The paper's figure has its own test ahead "
-            "of the others, and an accuracy that changes little after the temperature has fallen.",
+            "Accuracy on the test images against rows read. Right: by draw, where the temperature falls from 100 "
+            "to 1 after 400 draws (dashed) and steps get shorter by the same factor. The paper's figure has its own "
+            "test ahead of the others, and an accuracy that changes little after the temperature has fallen.",
             accuracy_curves(result),
         ),
         _accuracy_table(result),
-        "The paper says: more than an order of magnitude fewer rows than AustereMH(nc), and several than AustereMH(c) "
+        "The paper claims more than an order of magnitude fewer rows than AustereMH(nc), and several than AustereMH(c) "
         "and MHSubLhd.",
         *(
             Picture(
                 f"rows-{task.lower()}",
-                f"{task}, rows per decision in one trial, on the same log-log axes. The paper's figure has the tests "
-                "in the same order, its own short-tailed.",
+                f"{task}, rows per decision in one repetition, on the same log-log axes. The paper's figure has the "
+                "tests in the same order, its own short-tailed.",
                 logistic_rows(result, task),
             )
             for task in result.tables
         ),
-        "The step-size study on MNIST-100k (one trial each). The variance of the log ratio grows with the square of "
-        "the step; the rows follow it well above m = 100, of which there is always one batch.",
+        "The step-size study on MNIST-100k (one repetition each). The variance of the log ratio grows with the square "
+        "of the step. The rows follow it when they are well above m = 100, since at least one batch is always read.",
         Table(
             ["step", "printed", "ours", "ratio"],
             [
@@ -93,15 +93,15 @@ def logistic_section(result: logistic_regression.Result, is_paper: bool, seed: i
         ),
         Picture(
             "steps",
-            "Rows per decision by step, on the same log-log axes. The paper's figure, too, moves to the right and "
+            "Rows per decision by step, on the same log-log axes. The paper's figure also moves to the right and "
             "widens with the step.",
             step_study(result),
         ),
-        "MNIST-100k is not the paper's: its 87,000 further images are made in the style of infinite MNIST, whose file "
-        "of displacement fields is not public.",
+        "MNIST-100k is not the paper's: its 87,000 additional images are made in the style of infinite MNIST, whose "
+        "file of displacement fields is not public.",
         Picture(
             "digits",
-            "Training images of MNIST, and below each what a deformation in the style of infinite MNIST makes of it.",
+            "Training images of MNIST, and below each a deformation of it in the style of infinite MNIST.",
             deformed_digits(deformed, originals),
         ),
     ]
@@ -115,5 +115,5 @@ def _accuracy_table(result: logistic_regression.Result) -> Table:
         for task, found in result.tables.items()
         for each in found
     ]
-    caption = "Median over trials of the rows read until a draw first reaches it; inf: most trials do not."
+    caption = "Median over repetitions of the rows read until a draw first reaches it; inf: most repetitions do not."
     return Table(["images", "test", *(f"accuracy {a:g}" for a in wanted)], rows, "Rows read to an accuracy", caption)

@@ -27,8 +27,8 @@ def table_1(result: gaussian_mixture.Result) -> Table:
         ]
         for found in result.found
     ]
-    title = f"Table 1. Mixture of Gaussians: rows per decision, {result.config.trials} trials"
-    return Table([*ROW_HEADER, "draws of a trial", "acceptance"], rows, title, PLUS_MINUS)
+    title = f"Table 1. Mixture of Gaussians: rows per decision, {result.config.trials} repetitions"
+    return Table([*ROW_HEADER, "draws of a repetition", "acceptance"], rows, title, PLUS_MINUS)
 
 
 def mixture_section(result: gaussian_mixture.Result) -> Section:
@@ -39,24 +39,24 @@ def mixture_section(result: gaussian_mixture.Result) -> Section:
     return Section(
         "Mixture of Gaussians (section 5.1)",
         [
-            f"{config.rows:,} rows, temperature {config.rows / 100:,.0f}; every trial starts from its own draw of the "
-            "exact posterior.",
+            f"{config.rows:,} rows, temperature {config.rows / 100:,.0f}; every repetition starts from its own draw of "
+            "the exact posterior.",
             table_1(result),
             verdict_on([(found.method.name, found.method.rows, found.rows) for found in result.found]),
-            "MinibatchBarker.as_published_code() has no prior, as the runs behind the paper's numbers had none. The "
+            "MinibatchBarker.as_published_code() has no prior, like the runs behind the paper's numbers. The "
             f"paper does not print the batch of AustereMH(c) here; it is {config.batch} rows, as for the others.",
             Picture(
                 "mixture-draws",
-                "Draws of one trial of every method on contours of what it draws from. The paper's figure shows its "
-                "own test, AustereMH(c) and MHSubLhd, in its words with no obvious differences. A trial is worth few "
-                f"independent draws (one of Barker()'s about {worth:.0f}), so the panels differ by chance, most of all "
-                "in how far the draws have come along the ridge.",
+                "Draws of one repetition of every method on contours of its target. The paper's figure shows its "
+                "own test, AustereMH(c) and MHSubLhd, in its words with no obvious differences. A repetition is worth "
+                f"few independent draws (one of Barker()'s about {worth:.0f}), so the panels differ by chance, most of "
+                "all in how far the draws have moved along the ridge.",
                 mixture_scatter(result),
             ),
             Picture(
                 "mixture-rows",
-                "Rows per decision in one trial, on the same log-log axes. The paper's figure, too, has a short tail "
-                "for its own test and long ones for the other two.",
+                "Rows per decision in one repetition, on the same log-log axes. The paper's figure also has a short "
+                "tail for its own test and long ones for the other two.",
                 mixture_rows(result),
             ),
             "The appendix's two distances between draws and posterior, over bins 0.1 wide, as the authors computed "
@@ -65,17 +65,18 @@ def mixture_section(result: gaussian_mixture.Result) -> Section:
             "As the authors computed them: counts of the draws are rescaled to 5000, and only bins with at least one "
             "draw, observed and expected, are summed over. This statistic is not chi-squared distributed. The draws of "
             "a random walk are correlated and worth a fraction of their number, the rescaling pretends that there are "
-            "even more of them, and leaving out bins by their counts leaves out those that disagree most: a few "
-            "thousand, as printed, says nothing. Also the exact test has as much.",
+            "even more of them, and leaving out bins by their counts leaves out those that disagree most. A few "
+            "thousand, as printed, says nothing: the exact test has as much.",
             _sound_table(result),
-            "The sound version takes all bins and all trials and rescales nothing. Chi-squared is over pools of "
-            "neighbouring bins that expect 5 draws or more, and counts the draws as so many that its mean is its "
+            "The sound version takes all bins and all repetitions and rescales nothing. Chi-squared is over pools of "
+            "neighbouring bins that expect 5 draws or more, with an effective number of draws that makes its mean its "
             "degrees of freedom (Rao and Scott's first-order correction for correlated draws). The ratio is then 1 on "
-            "average for draws of the posterior, but scatters more than that of independent draws: much of it is one "
-            "slow number, how the draws spread along the ridge. It is left out where the draws are worth too few. The "
-            "sound log likelihood is that of as many draws, so lines of different worth do not compare.",
+            "average for draws of the posterior, but varies more than for independent draws: much of it is one "
+            "slow number, the spread of the draws along the ridge. It is left out where there are too few effective "
+            "draws. The sound log likelihood is for this effective number of draws, so lines with different numbers "
+            "cannot be compared.",
             "MinibatchBarker.as_published_code() draws from the posterior without its prior. Its total variation and "
-            "sound distances are from that; the authors' two are from the posterior with the prior, as theirs were.",
+            "sound distances are from that; the authors' two are from the posterior with the prior, as in the paper.",
             comparison(
                 "Total variation",
                 (ours.mean("total_variation"), ours.error("total_variation")),
@@ -110,7 +111,7 @@ def _authors_table(result: gaussian_mixture.Result) -> Table:
 
 def _sound_table(result: gaussian_mixture.Result) -> Table:
     header = [
-        *("test", "total variation (± s.e.)", "draws worth", "draws worth for bins"),
+        *("test", "total variation (± s.e.)", "effective draws", "effective draws for bins"),
         *("log Poisson likelihood", "chi-squared / d.f."),
     ]
     rows = [
@@ -124,5 +125,7 @@ def _sound_table(result: gaussian_mixture.Result) -> Table:
         ]
         for found in result.found
     ]
-    caption = "Draws worth: effective sample size of all trials together, of the slower parameter and of bin counts."
+    caption = (
+        "Effective draws: effective sample size of all repetitions together, of the slower parameter and of bin counts."
+    )
     return Table(header, rows, "Sound distances from the posterior", caption)

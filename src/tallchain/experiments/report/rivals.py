@@ -9,7 +9,7 @@ from tallchain.experiments.document import Section, Table
 
 
 def rivals_section(result: logistic_regression.Result) -> Section:
-    """Say why the other tests read more rows of MNIST-100k here than the paper prints."""
+    """Explain why the other tests read more rows of MNIST-100k here than the paper prints."""
     small, large = result.config.small, result.config.large
     names = logistic_regression.REPEATED_METHODS
     parts = [draws for draws in logistic_regression.PARTS if draws <= large.draws]
@@ -40,20 +40,20 @@ def rivals_section(result: logistic_regression.Result) -> Section:
         [
             "The paper's test reads about as many rows here as it prints, on both data sets, and on MNIST-13k so do "
             "the others. On MNIST-100k AustereMH and MHSubLhd read several times more than it prints.",
-            "It is not the images: with MNIST's own, each seven or eight times, 100,007 in all, the rows per decision "
-            f"are {min(ratios):.2f} to {max(ratios):.2f} times those with deformed ones.",
-            Table(["test", "MNIST's own, repeated", "infinite-MNIST style", "first draws of a trial"], again),
-            "Nor do the paper's own numbers lead one to expect so few. To see on which side of the threshold a log "
-            "ratio lies, at a distance g, with a variance v of the estimate from one row, takes about v/g^2 rows up to "
-            "a factor, and at most N. The density of g near 0 depends on neither, so the mean over decisions grows as "
-            "sqrt(v N). The minibatch test reads about v; by the paper's own rows for "
+            "The images are not the reason: with MNIST's own, each seven or eight times, 100,007 in all, the rows per "
+            f"decision are {min(ratios):.2f} to {max(ratios):.2f} times those with deformed ones.",
+            Table(["test", "MNIST's own, repeated", "infinite-MNIST style", "first draws of a repetition"], again),
+            "The paper's own numbers do not suggest such small counts either. To see on which side of the threshold a "
+            "log ratio lies, at a distance g and with a variance v of the estimate from one row, takes about v/g^2 "
+            "rows up to a factor, and at most N. The density of g near 0 depends on neither, so the mean over "
+            "decisions grows as sqrt(v N). The minibatch test reads about v; by the paper's own rows for "
             f"it, the others should read sqrt(216.5/125.4 * 100,000/13,000) = {law:.1f} times as many on MNIST-100k "
             "as on MNIST-13k (MHSubLhd, which reads most of MNIST-13k, up to that):",
             Table(["test", "printed, 100k over 13k", "ours, 100k over 13k"], growth),
-            "What comes near the printed numbers is the very beginning of a trial, where the chain is far from the "
+            "Only the very beginning of a repetition comes near the printed numbers. There the chain is far from the "
             "posterior and most decisions are easy. Rows per decision over the first draws:",
             Table(["test", "printed", *(f"{draws:,} draws" for draws in parts)], first),
-            "What the chains behind the printed numbers did, the paper does not let us tell.",
+            "The paper does not say what the chains behind the printed numbers did.",
         ],
     )
 

@@ -7,23 +7,23 @@ MHSubLhd then consume all N rows with probability at least
     c = 2 (Phi(1) - Phi(1/2)) (Phi(1) - Phi(1/2)) (exp(-1.125) - exp(-2)) = 0.0085     over (t, t', u),  for every N,
 
 because log u comes close to Delta that often. Here that share is measured, and with it the mean share of rows read.
-Every decision starts from its own draw of the exact posterior, so decisions are independent and the limits honest.
+Every decision starts from its own draw of the exact posterior, so decisions are independent and the limits valid.
 
-What the proof leaves out is the finite-population factor of AustereMH. In units of the posterior's standard deviation
+The proof omits the finite-population factor of AustereMH. In units of the posterior's standard deviation
 (y = (t - mean x) sqrt N, z = (t' - t) sqrt N), Delta = -z (y + z/2), and the t-test with n of N rows read sees
 
     mu_std sqrt(n / (N - n)) + (nearly standard normal noise),     mu_std = (Delta - log u) / |z|.
 
-Before the last look m rows are left, and only |mu_std| < G sqrt(m/N) or so goes on to read them, Phi(G) = 1 - epsilon.
-So the share of decisions that read literally all rows is at most about
+Before the last look m rows are left, and only decisions with about |mu_std| < G sqrt(m/N) read them, Phi(G) = 1 -
+epsilon. So the share of decisions that read literally all rows is at most about
 
     2 G f(0) sqrt(m/N),     f(0) = E[|z| Phi(-|z|/2)] = 1/sqrt(2 pi) - 1/sqrt(10 pi),  the density of mu_std at 0,
 
 and falls below c for N large enough. The mean share of rows falls far more slowly, if at all; and with rows drawn with
-replacement, which is what the proof is about, there is no such factor.
+replacement, the case that the proof covers, there is no such factor.
 
 The minibatch test is not better off at temperature 1 with this step: V = Var(Lambda_i) = (N/K)^2 (t' - t)^2 Var(x) is
-N z^2, and its variance V/b (1 - b/N) must come below sigma^2, which takes b = V / (sigma^2 + V/N) rows (V / sigma^2
+N z^2, and its variance V/b (1 - b/N) must fall below sigma^2, which takes b = V / (sigma^2 + V/N) rows (V / sigma^2
 with replacement): a share of N that does not fall with N. A second study shows what makes it small: a higher
 temperature or shorter steps.
 """

@@ -50,7 +50,7 @@ class Config:
 
     @classmethod
     def paper(cls, seed: int = 0) -> Config:
-        """All tests, N up to a million: about four minutes of processor time, on two free cores less by the clock."""
+        """All tests, N up to a million: about four minutes of processor time, less elapsed time on two free cores."""
         return cls(
             num_rows=(1_000, 10_000, 100_000, 1_000_000),
             tests=tuple(CONTENDERS),

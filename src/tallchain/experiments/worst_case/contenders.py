@@ -1,4 +1,4 @@
-"""The tests that meet in the worst case."""
+"""The tests compared in the worst case."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Contender:
     description: str
     make: Callable[[Design], AcceptanceTest]
     design: Callable[[int], Design] = lambda num_rows: Design(BATCH, EPSILON)
-    """(m, epsilon) for N rows; only AustereMH has a use for epsilon."""
+    """(m, epsilon) for N rows; only AustereMH uses epsilon."""
     is_rival: bool = False
-    """Whether the lemma speaks of it."""
+    """Whether the lemma covers it."""
     repeats: bool = False
     """Whether its rows are drawn with replacement."""
     is_bounded: bool = False
-    """Whether it is told the range of the log ratios, which this model knows."""
+    """Whether it gets a range bound, which this model knows."""
     effort: float = 1 / 12
-    """Part of the budget it gets: a share near the lemma's takes many decisions to see, a larger one does not."""
+    """Part of the budget it gets: a share near the lemma's needs many decisions to measure, a larger one does not."""
 
 
 def minibatch(design: Design) -> AcceptanceTest:
@@ -54,7 +54,7 @@ def default(design: Design) -> AcceptanceTest:
 
 
 def penalty(design: Design) -> AcceptanceTest:
-    """The penalty test, stopped as the paper's."""
+    """The penalty test, stopped by the paper's rule."""
     return Penalty(SIGMA, batch=design.batch, stopping="growth")
 
 
@@ -87,7 +87,7 @@ CONTENDERS = {
         austere,
         is_rival=True,
         repeats=True,
-        effort=1 / 24,  # a row drawn at random costs several times one that is read in order
+        effort=1 / 24,  # a row drawn at random costs several times as much as one read in order
     ),
     "confidence": Contender("MHSubLhd (bound)", "MHSubLhd", confidence, is_rival=True, is_bounded=True),
     "confidence-scan": Contender("MHSubLhd (scan)", "MHSubLhd, range from a scan", confidence, is_rival=True),

@@ -1,4 +1,4 @@
-"""What is measured of one test at one N, and of the minibatch test at one temperature and step."""
+"""What is measured for one test at one N, and for the minibatch test at one temperature and step."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Entry:
     """Mean rows scanned to set the test up, over N; not part of `mean_share`."""
     acceptance: float
     expected_full: float | None
-    """The full share to expect; for AustereMH without replacement a value that it stays below. None: no formula."""
+    """The expected full share; for AustereMH without replacement an upper limit. None: no formula."""
     expected_mean: float | None
-    """The mean share to expect. None: no formula."""
+    """The expected mean share. None: no formula."""
 
     @property
     def label(self) -> str:
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def verdict(self) -> str | None:
-        """Where the limits of the full share stand to the lemma's bound; None if the lemma does not speak of it."""
+        """How the limits of the full share compare with the lemma's bound; None if the lemma does not cover it."""
         if not CONTENDERS[self.test].is_rival:
             return None
         low, high = self.full_share_limits
@@ -74,7 +74,7 @@ class Point:
     mean_share_error: float
     expected_mean: float
     expected_with_replacement: float
-    """Mean of Var(Lambda_i) / sigma^2, over N: what it would need with replacement, where N is no limit."""
+    """Mean of Var(Lambda_i) / sigma^2, over N: what it would need with replacement, where N is not a limit."""
 
 
 SERIES = {
@@ -86,7 +86,7 @@ SERIES = {
 
 
 def wilson_limits(count: int, total: int) -> tuple[float, float]:
-    """95 per cent limits of a probability of which `count` of `total` independent trials came true (Wilson 1927)."""
+    """95 per cent limits of the probability of an event seen in `count` of `total` independent cases (Wilson 1927)."""
     z = float(ndtri(0.975))
     share = count / total
     centre = (share + z**2 / (2 * total)) / (1 + z**2 / total)

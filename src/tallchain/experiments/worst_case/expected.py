@@ -16,7 +16,7 @@ _DRAWS, _DRIFTS = 2**20, 2**10  # enough for three digits of a mean
 
 
 def expected_minibatch(num_rows: int, batch: int, spread: float) -> tuple[float, float]:
-    """Return P(all N rows) and E[rows]/N of the minibatch and the penalty test, taking s2 for its expectation.
+    """Return P(all N rows) and E[rows]/N of the minibatch and the penalty test, with s2 replaced by its expectation.
 
     `spread` is that of the log ratios: V/N = N (t'-t)^2 Var(x)/K^2 = (spread z)^2, z standard normal. The rows are
     b = V / (sigma^2 + V/N), rounded up to whole batches.
@@ -44,10 +44,10 @@ def expected_austere(num_rows: int, batch: int, epsilon: float) -> tuple[float, 
 
 
 def austere_ceiling(num_rows: int, batch: int, epsilon: float) -> float:
-    """2 G f(0) sqrt(r/N): what the share of decisions that read all rows stays below, without replacement.
+    """2 G f(0) sqrt(r/N): an upper limit on the share of decisions that read all rows, without replacement.
 
-    r is the number of rows left before the last look, and f(0) the density of mu_std at 0. Less than this read
-    everything, because some stop before, by chance.
+    r is the number of rows left before the last look, and f(0) the density of mu_std at 0. Fewer decisions than this
+    read everything, because some stop earlier by chance.
     """
     left = num_rows - (-(-num_rows // batch) - 1) * batch
     return min(float(-2 * ndtri(epsilon)) * _DENSITY_AT_0 * math.sqrt(left / num_rows), 1.0)

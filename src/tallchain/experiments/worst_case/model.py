@@ -28,12 +28,12 @@ def log_prior(theta: Array) -> Array:
 
 
 def log_likelihood(theta: Array, x: Array) -> Array:
-    """log N(x; theta, 1), less what does not depend on theta; x and theta are measured from the mean of the rows.
+    """log N(x; theta, 1), up to a constant in theta; x and theta are measured from the mean of the rows.
 
-    N differences of this are added up, and in float32 they must be good to better than 1/N. At theta = 0.5 with steps
-    of 1/sqrt(N) they are not: t' x and t x agree in most of their digits, and for N = 10^6 Delta comes out wrong by
-    more than 0.01. Measured from the mean, theta is as small as the steps themselves, nothing cancels, and Delta is
-    right to 1e-4. The posterior is the same, moved.
+    N differences of this are added up, and in float32 they must be accurate to better than 1/N. At theta = 0.5 with
+    steps of 1/sqrt(N) they are not: t' x and t x agree in most of their digits, and for N = 10^6 Delta is wrong by more
+    than 0.01. Measured from the mean, theta is as small as the steps themselves, nothing cancels, and Delta is accurate
+    to 1e-4. The posterior is the same, shifted.
     """
     return theta * x - theta * theta / 2
 
@@ -42,7 +42,7 @@ def log_likelihood(theta: Array, x: Array) -> Array:
 class LogRatioRange:
     """The range over rows of log p(x | t') - log p(x | t): exactly |t' - t| (max x - min x).
 
-    A dataclass and not a closure: two of them that are equal share what JAX has compiled.
+    A dataclass and not a closure: two equal ones share what JAX has compiled.
     """
 
     rows_range: float
@@ -82,7 +82,7 @@ class WorstCase:
     ) -> Trace:
         """Make decisions, each from its own state: chains of one draw.
 
-        Tests of the same stream meet the same states, steps and u, which makes them easier to tell apart.
+        Tests with the same stream see the same states, steps and u, which makes differences between them easier to see.
         """
         num_rows = len(self.x)
         x = self.x.astype(np.float32)

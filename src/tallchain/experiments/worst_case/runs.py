@@ -33,8 +33,8 @@ def run(config: Config | None = None, *, progress: Progress | None = None) -> Re
     study: list[Point] = []
     for done, (series, factor) in enumerate(points, start=len(pieces)):
         report(done, total, f"MinibatchBarker, {series}, factor {factor:g}")
-        # Every point has random numbers of its own. With the same, "temperature" and "step" would agree to the last
-        # digit: the rows read depend on step / K alone.
+        # Every point has random numbers of its own. With the same numbers, "temperature" and "step" would agree to the
+        # last digit: the rows read depend only on step / K.
         study.append(measure_point(config, series, factor, stream=1 + done))
     report(total, total, "done")
     seconds = time.perf_counter() - start

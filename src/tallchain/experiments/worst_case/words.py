@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 _CAPTION = (
     "All N: share of decisions that read every row. Lemma: whether the limits of that share are above its bound, "
-    "below, or on either side; it speaks of AustereMH and MHSubLhd. Mean share: rows read over N, with its standard "
-    "error. Formula: what to expect, where there is one; < is about its ceiling. Scan: rows scanned for a bound, over "
-    "N, not part of the mean share. (repeats): rows drawn with replacement, as in the lemma's proof. (bound), (scan): "
-    "the range of the log ratios is known from the model, or found by a scan before every decision. MinibatchBarker, "
-    "Penalty: stopped as in the paper. MinibatchBarker(): the library's default."
+    "below, or include it; it covers AustereMH and MHSubLhd. Mean share: rows read over N, with its standard "
+    "error. Formula: the expected value, if there is a formula; < marks an upper limit. Scan: rows scanned for a "
+    "bound, over N, not part of the mean share. (repeats): rows drawn with replacement, as in the lemma's proof. "
+    "(bound), (scan): the range bound comes from the model, or from a census before every decision. MinibatchBarker, "
+    "Penalty: stopped by the paper's rule. MinibatchBarker(): the library's default."
 )
 _STUDY_CAPTION = (
-    "Measured share with its standard error; by formula; in brackets by formula with replacement, "
+    "Measured share with its standard error; by formula; in brackets, by formula with replacement, "
     "Var(Lambda_i) / (N sigma^2). No share can be below m/N."
 )
 
@@ -91,13 +91,13 @@ def findings(config: Config, entries: Sequence[Entry], study: Sequence[Point]) -
 
 
 def _lemma_findings(entries: list[Entry]) -> list[str]:
-    """Say which tests keep to the lemma, which do not, and why."""
+    """Say which tests satisfy the lemma, which do not, and why."""
     exceptions = [entry for entry in entries if entry.verdict != "above"]
     others = dict.fromkeys(e.label for e in entries if e.test not in {exception.test for exception in exceptions})
     findings = [f"Above the lemma's {LEMMA:.4f} at every N: {', '.join(others)}."] if others else []
     for entry in exceptions:
         low, high = entry.full_share_limits
-        stand = "below the lemma's" if entry.verdict == "below" else "not to be told from the lemma's"
+        stand = "below the lemma's" if entry.verdict == "below" else "not distinguishable from the lemma's"
         findings.append(
             f"{entry.label} at N = {entry.num_rows:,} reads all N rows in {entry.full_share:.4f} of its decisions "
             f"(limits {low:.4f} to {high:.4f}), {stand} {LEMMA:.4f}."
@@ -106,16 +106,16 @@ def _lemma_findings(entries: list[Entry]) -> list[str]:
         findings.append(_AUSTERE_FINDING)
     least = min(entries, key=lambda entry: entry.mean_share)
     findings.append(
-        f"The mean share of rows is far above the lemma's for all of them: {least.mean_share:.2f} or more "
+        f"The mean share of rows is far above the lemma's bound for all of them: {least.mean_share:.2f} or more "
         f"({least.label}, N = {least.num_rows:,})."
     )
     return findings
 
 
 _AUSTERE_FINDING = (
-    "Without replacement AustereMH can stop shortly before the last row however close the decision is, because its "
-    "standard error goes to 0 with the rows that are left: its share of full reads falls as sqrt(m/N). The lemma's "
-    "proof leaves this factor out."
+    "Without replacement, AustereMH can stop shortly before the last row however close the decision is, because its "
+    "standard error goes to 0 with the rows that are left: its share of full reads falls like sqrt(m/N). The lemma's "
+    "proof omits this factor."
 )
 
 
