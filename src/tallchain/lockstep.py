@@ -1,8 +1,8 @@
 """Many chains in lockstep: the device side of `sample`.
 
 Under `vmap(while_loop)` every chain waits for the slowest at every decision. Here one turn of the loop is one LOOK of
-every chain; a chain that has decided closes its trial, writes its draw at its own index, and opens its next trial at
-the next turn, before it looks. No chain waits for another, and every lane does useful work at every turn.
+every chain; a chain that has decided closes its trial, writes its draw at its own index, and opens its next trial in
+the same turn. No chain waits for another, and every lane does useful work at every turn.
 
 The randomness of the decisions ahead is drawn in bulk at the beginning of a chunk, from keys folded by chain and draw.
 So it depends neither on the length of a chunk nor on the other chains.
@@ -68,7 +68,7 @@ class Lane(NamedTuple):
     position: PyTree
     trial: Any
     is_waiting: Array
-    """There is no trial under way: the next one is still to be opened."""
+    """The trial is over, and the next is not open yet: its candidate will be made together with others."""
 
 
 class Drawn(NamedTuple):
@@ -78,28 +78,16 @@ class Drawn(NamedTuple):
     verdict: Verdict
 
 
-def start(kernel: Machine, schedule: Schedule, keys: Array, positions: PyTree, draw: int = 0) -> Lane:
-    """Return lanes that wait for the trial of a draw, the first by default, to be opened."""
+@program()
+def start(kernel: Machine, schedule: Schedule, keys: Array, positions: PyTree, draw: Array | int = 0) -> Lane:
+    """Open the trial of a draw, the first by default, of every chain."""
+    draw = jnp.asarray(draw, jnp.int32)
 
-    def open_one(key: Array, position: PyTree) -> Any:
-        return _at(schedule, kernel, jnp.int32(draw)).open(kernel.draw(key, position), position)
+    def start_one(key: Array, position: PyTree) -> Lane:
+        noise = kernel.draw(jr.fold_in(key, draw), position)
+        return Lane(draw, position, _at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
 
-    trial = jax.eval_shape(jax.vmap(open_one), keys, positions)
-    count = len(keys)
-    # Made on the host, where nothing compiles for it. `run` takes the lanes over, so they are copies.
-    return Lane(
-        jax.device_put(np.full(count, draw, np.int32)),
-        jax.device_put(jax.tree.map(np.array, positions)),
-        jax.tree.map(_nothing, trial),
-        jax.device_put(np.ones(count, bool)),
-    )
-
-
-def _nothing(leaf: jax.ShapeDtypeStruct) -> Array:
-    """Zeros in the shape of a trial's leaf, which may be a key."""
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return lax.full(leaf.shape, 0, leaf.dtype)
-    return jax.device_put(np.zeros(leaf.shape, leaf.dtype))
+    return jax.vmap(start_one)(keys, positions)
 
 
 @program(static_argnames="slots", donate_argnames="lanes")
@@ -115,8 +103,8 @@ def run(
 ) -> tuple[Lane, Drawn]:
     """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
 
-    Returns the lanes and the draws by chain and slot. Chain c has filled the first lanes.draw[c] (after) -
-    lanes.draw[c] (before) of its slots.
+    Returns the lanes (with their trials still open) and the draws by chain and slot. Chain c has filled the
+    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots.
     """
     first = lanes.draw
     chains = jnp.arange(len(first))
@@ -128,19 +116,17 @@ def run(
 
     def turn(carry: tuple[Array, Lane, Drawn]) -> tuple[Array, Lane, Drawn]:
         count, lanes, record = carry
-        if share == 0:
-            lanes = open_all(lanes)
-        else:
-            is_running = lanes.draw < last
-            is_time = jnp.sum(lanes.is_waiting & is_running) >= share * jnp.sum(is_running)
-            lanes = lax.cond(is_time, open_all, lambda lanes: lanes, lanes)
         lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
         # Slots of undecided lanes are out of bounds, and dropped.
         slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)
         record = jax.tree.map(
             lambda all_, one: all_.at[chains, slot].set(one, mode="drop", unique_indices=True), record, drawn
         )
-        return count + 1, lanes, record
+        if share == 0:
+            return count + 1, open_all(lanes), record
+        is_running = lanes.draw < last
+        is_time = jnp.sum(lanes.is_waiting & is_running) >= share * jnp.sum(is_running)
+        return count + 1, lax.cond(is_time, open_all, lambda lanes: lanes, lanes), record
 
     def open_all(lanes: Lane) -> Lane:
         noise = jax.tree.map(lambda leaf: leaf[chains, lanes.draw - first], ahead)
@@ -253,10 +239,10 @@ def _share_waiting(kernel: Machine) -> float:
 
 
 def _draw_ahead(kernel: Machine, keys: Array, lanes: Lane, slots: int) -> Any:
-    """Draw the noise of `slots` trials of each chain, by chain and slot; the first is the one it is at."""
+    """Draw the noise of the trial that each chain has open and of the `slots` it may open next, by chain and slot."""
 
     def one_chain(key: Array, draw: Array, position: PyTree) -> Any:
-        draws = draw + jnp.arange(slots)
+        draws = draw + jnp.arange(slots + 1)
         return jax.vmap(lambda at: kernel.draw(jr.fold_in(key, at), position))(draws)
 
     return jax.vmap(one_chain)(keys, lanes.draw, lanes.position)
@@ -271,7 +257,7 @@ def _shapes(kernel: Machine, lanes: Lane) -> Any:
 
 def bytes_per_slot(kernel: Machine, keys: Array, lanes: Lane) -> int:
     """Device memory that one slot of all chains takes: its draw on record and the noise ahead of it."""
-    ahead = jax.eval_shape(lambda: _draw_ahead(kernel, keys, lanes, 1))
+    ahead = jax.eval_shape(lambda: _draw_ahead(kernel, keys, lanes, 0))
     return sum(_bytes(leaf) for leaf in jax.tree.leaves((ahead, _shapes(kernel, lanes))))
 
 

@@ -79,7 +79,7 @@ def test_an_interruption_loses_one_segment(
     for name, of in without_seconds(found).items():
         for part, values in of.items():
             np.testing.assert_array_equal(values, whole[name][part])
-    assert (1000, "second, 3 trials, 0 of 25 draws") in seen
+    assert (1000, "second, 3 repetitions, 0 of 25 draws") in seen
     assert seen[-1] == (2000, "done")
 
 

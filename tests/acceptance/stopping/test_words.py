@@ -86,7 +86,7 @@ REFUSED = {
     ),
     "shortcut": (
         lambda: MinibatchBarker(shortcut=5.0, stopping=Fresh(30)),
-        "only; got Fresh(least_rows=30, far_off=2.0).",
+        'needs stopping="growth"; got Fresh(least_rows=30, far_off=2.0).',
     ),
     "delta": (lambda: MinibatchBarker(delta=0.1, stopping=Stein()), "`MinibatchBarker(stopping='stein', delta=0.1)`"),
     "one row": (
