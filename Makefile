@@ -9,7 +9,7 @@ run: .venv/ready
 
 # Most of the time of the tests goes into compiling many small programs: here the quickest way, in test-slow the usual.
 test: lint types
-	TALLCHAIN_TEST_COMPILE=quick $(BIN)/pytest -n auto --dist loadfile -m "not slow"
+	TALLCHAIN_TEST_COMPILE=quick $(BIN)/pytest -n auto --dist worksteal -m "not slow"
 
 test-slow: .venv/ready
 	$(BIN)/pytest -n auto --dist load -m slow

@@ -36,20 +36,27 @@ def vector_kernel(acceptance: str, source: str, proposal: str | None = None) -> 
 
 @pytest.mark.parametrize(("acceptance", "source"), COMBINATIONS)
 def test_contract(acceptance: str, source: str, key: jax.Array) -> None:
-    check(vector_kernel(acceptance, source), acceptance, key)
+    is_again = (acceptance, source) in (("minibatch", "windows"), ("minibatch", "with replacement, exact and copies"))
+    check(vector_kernel(acceptance, source), key, is_again=is_again or acceptance == "austere designed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES | REWEIGHTED)
+def test_chunks_of_any_size_make_the_same_draws(source: str, key: jax.Array) -> None:
+    check(vector_kernel("minibatch", source), key, is_again=True)
 
 
 @pytest.mark.parametrize("proposal", PROPOSALS)
 def test_contract_of_a_proposal(proposal: str, key: jax.Array) -> None:
-    check(vector_kernel("penalty", "windows", proposal), "penalty", key)
+    check(vector_kernel("penalty", "windows", proposal), key)
 
 
-def check(kernel: MetropolisHastings, acceptance: str, key: jax.Array) -> None:
+def check(kernel: MetropolisHastings, key: jax.Array, *, is_again: bool = False) -> None:
     trace = sample(key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, scan=0, progress=False)
     check_records(trace)
     check_rows(trace, kernel)
     check_same_as_step_by_step(trace, kernel, key)
-    if acceptance in ("minibatch", "austere designed"):
+    if is_again:
         again = sample(
             key, kernel, INITIAL, DRAWS, num_chains=CHAINS, num_warmup=WARMUP, scan=0, progress=False, chunk_size=7
         )

@@ -9,6 +9,7 @@ import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from conftest import SEED
@@ -50,11 +51,19 @@ def check(trace: Trace, num_rows: int, repeats: bool, num_chains: int) -> None:
     assert not (moved & ~trace.is_accepted[:, 1:]).any()
 
 
-@hypothesis.settings(
-    max_examples=6, derandomize=True, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
-)
-@hypothesis.given(data=st.data())
-def test_any_rows_and_settings(data: Any) -> None:
+@pytest.mark.parametrize("max_examples", [6, pytest.param(60, marks=pytest.mark.slow)])
+def test_any_rows_and_settings(max_examples: int) -> None:
+    settings = hypothesis.settings(
+        max_examples=max_examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    settings(hypothesis.given(data=st.data())(draw_and_check))()
+
+
+def draw_and_check(data: Any) -> None:
     choose = lambda values: data.draw(st.sampled_from(list(values)))  # noqa: E731
     likelihood, source = choose(LIKELIHOODS), choose(SOURCES)
     num_rows, num_chains = choose((1, 2, 23, 150, 700)), choose((1, 2, 8))
@@ -63,17 +72,10 @@ def test_any_rows_and_settings(data: Any) -> None:
     posterior = Posterior(
         lambda t: -0.5 * (t["a"] ** 2 + jnp.sum(t["b"] ** 2)), LIKELIHOODS[likelihood], temperature=temperature
     )
-    acceptance = TESTS[choose(TESTS)]()
+    acceptance, dtype = TESTS[choose(TESTS)](), choose(("float32", "float64", "int32"))
     # What differs below is an argument of the same program: many data sets for one compilation.
-    for scale, taint, dtype in data.draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from(SCALES), st.sampled_from(TAINTS), st.sampled_from(["float32", "float64", "int32"])
-            ),
-            min_size=6,
-            max_size=6,
-        )
-    ):
+    tuples = st.tuples(st.sampled_from(SCALES), st.sampled_from(TAINTS))
+    for scale, taint in data.draw(st.lists(tuples, min_size=6, max_size=6)):
         rows = rows_of(np.random.default_rng(SEED), num_rows, scale, taint, dtype)
         start = {"a": jnp.float32(-0.1), "b": jnp.full(2, 0.1)}
         refusal = None

@@ -29,11 +29,10 @@ def kernel(bad):
     return tc.MetropolisHastings(posterior, tc.Shuffled(rows, 100), proposal=tc.RandomWalk(0.6))
 trace = tc.sample(jax.random.key(0), kernel(1e9), 0.5, 20, num_chains=8, progress=False)
 print(trace.position.dtype, trace.num_draws)
-if os.environ.get("JAX_DEBUG_NANS"):
-    try:
-        tc.sample(jax.random.key(0), kernel(2.5), 0.5, 5000, num_chains=8, chunk_size=1, progress=False)
-    except tc.SamplingError as error:
-        print("a decision gave nan" in str(error), error.trace.num_draws > 0)
+try:
+    tc.sample(jax.random.key(0), kernel(2.5), 0.5, 5000, num_chains=8, chunk_size=1, progress=False)
+except tc.SamplingError as error:
+    print("a decision gave nan" in str(error), error.trace.num_draws > 0)
 """
 
 
@@ -44,13 +43,10 @@ def run(**settings: str) -> str:
     return done.stdout
 
 
-def test_64_bits_by_environment() -> None:
-    assert run(JAX_ENABLE_X64="1").split() == ["float64", "20"]
-
-
-def test_search_for_nan_by_environment() -> None:
-    """Ordinary input makes none; the NaN of a model's own is an error, with the draws before it."""
-    assert run(JAX_DEBUG_NANS="1").split() == ["float32", "20", "True", "True"]
+@pytest.mark.parametrize(("x64", "dtype"), [("1", "float64"), pytest.param("0", "float32", marks=pytest.mark.slow)])
+def test_search_for_nan_and_64_bits_by_environment(x64: str, dtype: str) -> None:
+    """Ordinary input makes no NaN; the NaN of a model's own is an error, with the draws before it."""
+    assert run(JAX_DEBUG_NANS="1", JAX_ENABLE_X64=x64).split() == [dtype, "20", "True", "True"]
 
 
 @pytest.mark.parametrize("num_chains", [1, 8])

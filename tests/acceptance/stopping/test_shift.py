@@ -9,7 +9,7 @@ from conftest import SEED
 from studies.pairs import DELTAS, kernel_of, measure
 from tallchain.acceptance import MinibatchBarker
 
-_TRIALS = 20_000
+_TRIALS = 6_000
 
 
 @pytest.fixture(scope="module")
