@@ -122,14 +122,18 @@ EXTREMES = {
 }
 
 
-# Rows that repeat never run out; elsewhere two tests stand for the others in `make test`.
+# Rows that repeat never run out, and every test meets them in `make test`, with the settings that read on by another
+# rule; two tests stand for the others where rows do not repeat.
+READS_ON = [*ACCEPTANCE, "minibatch growth", "minibatch stein", "penalty pilot"]
+
+
 @pytest.mark.parametrize(
     ("acceptance", "source"),
     [
         pytest.param(name, source, marks=[] if is_quick else [pytest.mark.slow])
         for name in ACCEPTANCE | SETTINGS
         for source in SOURCES
-        for is_quick in [source == "with replacement" or (source == "row by row" and name in ("minibatch", "penalty"))]
+        for is_quick in [name in {"with replacement": READS_ON, "row by row": ("minibatch", "penalty")}.get(source, ())]
     ],
 )
 def test_every_decision_ends_whatever_the_rows(acceptance: str, source: str, key: jax.Array) -> None:

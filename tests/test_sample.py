@@ -16,6 +16,7 @@ from scenarios import kernel_of, normal_mean
 from tallchain import lockstep, progress
 from tallchain.checking import scan
 from tallchain.checking.faults import SamplingError
+from tallchain.parts import part
 from tallchain.sample import sample
 
 TARGET = normal_mean()
@@ -25,8 +26,8 @@ few_rows = partial(kernel_of, TARGET.data[:4000], temperature=TARGET.posterior.t
 
 
 def test_one_start_per_chain(key: jax.Array) -> None:
-    starts = np.array([-50.0, 0.0, 50.0], np.float32)
-    trace = sample(key, few_rows(), starts, 1, num_chains=3, scan=0, progress=False)
+    starts = np.array([-50.0, 0.0, 20.0, 50.0], np.float32)
+    trace = sample(key, few_rows(), starts, 1, num_chains=4, scan=0, progress=False)
     np.testing.assert_allclose(trace.position[:, 0], starts, atol=5.0)
 
 
@@ -62,14 +63,14 @@ def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
 
 def test_schedule_counts_warmup_draws(key: jax.Array) -> None:
     schedule = tc.Schedule(scale=lambda draw: jnp.where(draw < 10, 1e-6, 5.0))
-    trace = sample(key, few_rows(), 0.5, 5, num_warmup=10, num_chains=8, schedule=schedule, scan=0, progress=False)
+    trace = sample(key, few_rows(), 0.5, 5, num_warmup=10, num_chains=4, schedule=schedule, scan=0, progress=False)
     assert np.abs(trace.log_ratio[:, 0]).max() > 1
 
 
 def test_progress_off_a_terminal_is_lines(key: jax.Array, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_EVERY", 0.0)
     monkeypatch.setattr(progress, "_SHARE", 0.0)
-    sample(key, few_rows(), 0.5, 20, num_chains=2)
+    sample(key, few_rows(), 0.5, 20, num_chains=4)
     shown = capfd.readouterr()
     assert shown.out == ""
     assert re.search(
@@ -85,7 +86,7 @@ def test_progress_off_a_terminal_is_lines(key: jax.Array, capfd, monkeypatch: py
 def test_a_core_more_does_not_change_the_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     def traces(groups: int) -> tc.Trace:
         monkeypatch.setattr(lockstep, "num_groups", lambda num_chains: groups)
-        return sample(key, few_rows(), 0.5, 50, num_chains=12, num_warmup=10, scan=0, progress=False, chunk_size=7)
+        return sample(key, few_rows(), 0.5, 50, num_chains=12, num_warmup=10, scan=0, progress=False, chunk_size=5)
 
     alone, dealt = traces(1), traces(3)
     np.testing.assert_array_equal(alone.rows_read, dealt.rows_read)
@@ -130,10 +131,10 @@ def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
 
 
 def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sample(key, few_rows(), 0.5, 200, num_chains=3, scan=0, progress=False)
+    whole = sample(key, few_rows(), 0.5, 200, num_chains=4, scan=0, progress=False)
     handler = signal.getsignal(signal.SIGINT)
     after_chunks(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGINT))
-    part = sample(key, few_rows(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+    part = sample(key, few_rows(), 0.5, 200, num_chains=4, progress=False, chunk_size=5)
     assert part.is_interrupted
     assert 0 < part.num_draws < 200
     np.testing.assert_array_equal(part.position, whole.position[:, : part.num_draws])
@@ -152,12 +153,12 @@ def slow_beyond_ten() -> tc.MetropolisHastings:
 
 def test_ctrl_c_leaves_out_a_chain_without_a_draw(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     after_chunks(monkeypatch, 3, lambda: signal.raise_signal(signal.SIGINT))
-    starts = np.array([0.5, 500.0, 0.5], np.float32)
+    starts = np.array([0.5, 500.0, 0.5, 0.5], np.float32)
     with pytest.warns(RuntimeWarning, match="Chain 1 had no finished draw and is left out"):
-        trace = sample(key, slow_beyond_ten(), starts, 200, num_chains=3, progress=False, chunk_size=5)
+        trace = sample(key, slow_beyond_ten(), starts, 200, num_chains=4, progress=False, chunk_size=5)
     assert trace.is_interrupted
     assert trace.left_out == {1: 0}
-    assert trace.num_chains == 2
+    assert trace.num_chains == 3
     assert trace.num_draws > 0
     assert "chain 1 had no finished draw" in str(trace.summary())
 
@@ -166,7 +167,7 @@ def test_no_pass_over_all_rows_after_ctrl_c(key: jax.Array, monkeypatch: pytest.
     """Not even if it comes with the last draws."""
     monkeypatch.setattr(scan, "_begin", lambda *_: pytest.fail("the pass was begun"))
     after_chunks(monkeypatch, 1, lambda: signal.raise_signal(signal.SIGINT))
-    trace = sample(key, few_rows(), 0.5, 1, num_chains=2, progress=False)
+    trace = sample(key, few_rows(), 0.5, 1, num_chains=4, progress=False)
     assert trace.is_interrupted
     assert trace.scan is None
 
@@ -180,7 +181,7 @@ def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatc
 
     monkeypatch.setattr(scan, "_begin", interrupted)
     monkeypatch.setattr(tc.Shuffled, "sweep", lambda *_, **__: pytest.fail("rows were read"))
-    trace = sample(key, few_rows(), 0.5, 20, num_chains=2, progress=False)
+    trace = sample(key, few_rows(), 0.5, 20, num_chains=4, progress=False)
     assert trace.num_draws == 20
     assert trace.scan is None
     assert "NOT CHECKED" in str(trace.summary())
@@ -199,7 +200,7 @@ def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.Mon
 
     after_chunks(monkeypatch, 4, fail)
     with pytest.raises(SamplingError, match="out of memory on the device") as caught:
-        sample(key, few_rows(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+        sample(key, few_rows(), 0.5, 200, num_chains=4, progress=False, chunk_size=5)
     assert caught.value.trace.num_draws > 0
     assert caught.value.trace.is_interrupted
 
@@ -219,24 +220,39 @@ def test_a_device_that_does_not_answer_any_more_loses_no_finished_draws(
 
     after_chunks(monkeypatch, 4, break_down)
     with pytest.raises(SamplingError, match="Sampling failed: MemoryError") as caught:
-        sample(key, few_rows(), 0.5, 200, num_chains=3, progress=False, chunk_size=5)
+        sample(key, few_rows(), 0.5, 200, num_chains=4, progress=False, chunk_size=5)
     assert caught.value.trace.num_draws > 0
 
 
 # ---- log ratios that are not numbers -----------------------------------------------------------
 
 
+@part
+class Prior:
+    """Flat, and bad beyond 1."""
+
+    bad: jax.Array
+
+    def __call__(self, t):
+        return jnp.where(t > 1, self.bad, 0.0)
+
+
+@part
+class Likelihood:
+    """Normal, with something bad beyond 1."""
+
+    bad: jax.Array
+
+    def __call__(self, t, x):
+        return jnp.where(t > 1, self.bad, 0.0) - (x - t) ** 2 / 2
+
+
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
 @pytest.mark.parametrize("where", ["prior", "likelihood"])
 @pytest.mark.parametrize("acceptance", [tc.Metropolis(), tc.MinibatchBarker()], ids=["metropolis", "minibatch"])
 def test_invalid_log_ratios_are_rejected_counted_and_reported(key, bad: float, where: str, acceptance) -> None:
-    def log_prior(t):
-        return jnp.where((t > 1) & (where == "prior"), bad, 0.0)
-
-    def log_likelihood(t, x):
-        return jnp.where((t > 1) & (where == "likelihood"), bad, -((x - t) ** 2) / 2)
-
-    kernel = few_rows(acceptance, posterior=tc.Posterior(log_prior, log_likelihood, 400.0))
+    prior, likelihood = (jnp.float32(bad if where == each else 0.0) for each in ("prior", "likelihood"))
+    kernel = few_rows(acceptance, posterior=tc.Posterior(Prior(prior), Likelihood(likelihood), 400.0))
     with pytest.warns(RuntimeWarning, match="NaN or \\+inf and counted as rejections"):
         trace = sample(key, kernel, 0.5, 100, num_chains=4, scan=0, progress=False)
     assert trace.is_invalid.sum() > 0

@@ -70,10 +70,13 @@ def fill(
     return lanes
 
 
-def slots_within(bytes_per_slot: int, num_draws: int) -> int:
-    """Draws per chain between two visits to the host, such that they fit into memory."""
+def slots_within(bytes_per_slot: int) -> int:
+    """Draws per chain between two visits to the host, such that they fit into memory.
+
+    The number of draws to make does not matter: runs of any length share one program.
+    """
     budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
-    return max(1, min(_CHUNK_SLOTS, num_draws, budget // max(bytes_per_slot, 1)))
+    return max(1, min(_CHUNK_SLOTS, budget // max(bytes_per_slot, 1)))
 
 
 @contextmanager
