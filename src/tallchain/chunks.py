@@ -70,13 +70,14 @@ def fill(
     return lanes
 
 
-def slots_within(bytes_per_slot: int) -> int:
+def slots_within(bytes_per_slot: int, num_draws: int) -> int:
     """Draws per chain between two visits to the host, such that they fit into memory.
 
-    The number of draws to make does not matter: runs of any length share one program.
+    A power of 4 up to 256, so that runs of different lengths share a program, and short ones draw little in vain.
     """
     budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
-    return max(1, min(_CHUNK_SLOTS, budget // max(bytes_per_slot, 1)))
+    enough = next((slots for slots in (1, 4, 16, 64) if slots >= num_draws), _CHUNK_SLOTS)
+    return max(1, min(enough, budget // max(bytes_per_slot, 1)))
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def sample(
         check_start(first.target, first.proposal, first.bound, positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
         lanes = lockstep.start(kernel, schedule, keys, positions)
-        slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes))
+        slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
         with (
             progress_bar(progress, num_draws * num_chains) as report,
             saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),

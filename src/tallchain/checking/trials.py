@@ -135,7 +135,7 @@ def repeat(
     repeated, schedule, keys = _Repeated(kernel, both), Schedule(), jr.split(key, num_lanes)
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
     lanes = lockstep.start(repeated, schedule, keys, repeated.start(num_lanes))
-    slots = slots_within(lockstep.bytes_per_slot(repeated, keys, lanes))
+    slots = slots_within(lockstep.bytes_per_slot(repeated, keys, lanes), num_draws)
 
     runner = lockstep.Runner(repeated, schedule, keys, slots)
 
