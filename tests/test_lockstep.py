@@ -99,3 +99,9 @@ def test_one_decision_is_what_a_step_makes() -> None:
         assert decision.verdict.log_ratio == decision.seen.evidence.mean + decision.seen.offset
         assert bool(decision.memory.pilot.is_over)
         state = moved
+
+
+@pytest.mark.parametrize("share", [2.0, -0.1, float("nan"), "a"])
+def test_a_share_of_chains_is_from_0_to_1(share: Any) -> None:
+    with pytest.raises(ValueError, match=r"share_waiting.*must be a number from 0 to 1"):
+        few_rows(proposal=Costly(tc.RandomWalk(0.6), share))

@@ -167,3 +167,11 @@ def test_a_surrogate_at_the_mode_stays(prepared: tc.Prepared, key: jax.Array) ->
 def test_refuses(prepared: tc.Prepared, key: jax.Array, options, error, message: str) -> None:
     with pytest.raises(error, match=message):
         tc.sample(key, prepared.kernel(), np.zeros(3, np.float32), 2, progress=False, **options)
+
+
+def test_a_reweighted_source_is_refused_before_the_search() -> None:
+    posterior = tc.Posterior(lambda t: -0.5 * t**2, lambda t, x: -0.5 * (x - t) ** 2)
+    source = tc.Shuffled(np.linspace(-1, 1, 50, dtype=np.float32), 5)
+    for reweighted in (source.reweighted(exact=[1]), source.reweighted(copies=np.full(50, 2))):
+        with pytest.raises(ValueError, match=r"`prepare\(data=...\)`: the source is already reweighted"):
+            tc.prepare(posterior, reweighted, 0.0)

@@ -42,6 +42,14 @@ def test_old_style_keys_are_taken() -> None:
     np.testing.assert_array_equal(old.position, new.position)
 
 
+def test_small_numpy_integers_do_not_overflow(key: jax.Array) -> None:
+    options = {"num_warmup": np.int8(100), "num_chains": np.int8(4), "scan": np.int8(8)}
+    trace = sample(key, few_rows(), 0.5, np.int8(100), progress=False, **options)
+    assert trace.num_draws == 100
+    assert trace.scan is not None
+    assert trace.scan.rows_swept == 8 * 4000
+
+
 def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
     """Hot with long steps for the first half, cold with short ones after: exact tests show both."""
     schedule = tc.Schedule(

@@ -31,6 +31,7 @@ from tallchain.types import (
     AcceptanceTest,
     Array,
     Ask,
+    CostlyProposal,
     Posterior,
     Proposal,
     PyTree,
@@ -141,6 +142,12 @@ class MetropolisHastings:
                 )
         if not (bound is None or callable(bound)):
             raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {brief(bound)}.")
+        share = proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
+        if not (isinstance(share, int | float) and 0 <= share <= 1):
+            raise ValueError(
+                "`MetropolisHastings(proposal=...)`: the proposal's share_waiting, the share of the chains that wait "
+                f"for a candidate, must be a number from 0 to 1; got {brief(share)}."
+            )
         _check_surrogate(surrogate, source, bound)
         _check_copies(source, bound)
         appetite = acceptance.appetite(source.population)

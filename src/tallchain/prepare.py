@@ -159,6 +159,9 @@ def prepare(
     """
     begun = time.perf_counter()
     source = as_shuffled("prepare", data, batch_size)
+    population = source.population
+    if population.num_exact or population.num_rows != population.total:
+        raise ValueError("`prepare(data=...)`: the source is already reweighted. Give the one it was made from.")
     reference = find_reference(posterior, source, initial, progress=progress)
     laplace = reference.laplace
 

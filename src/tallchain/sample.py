@@ -84,6 +84,7 @@ def sample(
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)
+    num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
     _check_recentre(kernel, recentre, num_chains)
     key = single_key("sample(key=...)", key)
     schedule = Schedule() if schedule is None else schedule

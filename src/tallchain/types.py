@@ -208,7 +208,7 @@ class CostlyProposal(Proposal, Protocol):
 
     @property
     def share_waiting(self) -> float:
-        """Share of the chains, above 0 and at most 1, that must wait for a candidate before they are made together."""
+        """Share of the chains, from 0 to 1, that must wait for a candidate before they are made together."""
         ...
 
 
@@ -362,7 +362,7 @@ class Source(Protocol):
         ...
 
     def order(self) -> np.ndarray | None:
-        """Return which row of the user's data each of the source's rows is; None if they are the same."""
+        """Return which row of the user's data each of the source's rows is; None if rows are reweighted."""
         ...
 
     def reweighted(self, exact: Any = (), copies: Any = None, batch_size: int | None = None) -> Source:

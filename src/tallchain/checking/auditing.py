@@ -87,6 +87,7 @@ def audit(
         progress: show a progress bar (needs `rich`); without a terminal, a line every ten seconds or more.
     """
     _check_numbers(num_decisions, num_trials, seed, max_log_ratio, tolerance, drift_tolerance)
+    num_decisions, num_trials = int(num_decisions), None if num_trials is None else int(num_trials)
     _check_trace(kernel, trace)
     began = time.perf_counter()
     pair_key, trial_key = jr.split(make_key(seed))

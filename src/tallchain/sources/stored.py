@@ -12,7 +12,7 @@ import numpy as np
 from tallchain.parts import part, replace, static
 from tallchain.sources.copying import copy_rows, order_rows
 from tallchain.sources.reweighting import check_weights, shares_of, slots_of
-from tallchain.sources.rows import check_batch_size
+from tallchain.sources.rows import check_batch_size, take_rows
 from tallchain.sources.sweeping import add, sweep
 from tallchain.types import Array, Block, PyTree, RowFunction, Seen
 
@@ -126,6 +126,16 @@ class Stored:
     def _exact_to_come(self) -> Any:
         """For a new cursor: rows that the decision must read first; () if there are none."""
         return jnp.full((), self.num_exact, jnp.int32) if self.num_exact else ()
+
+    def _take(self, index: Array, exact_left: Any) -> tuple[PyTree, Array | None]:
+        """Return rows by their number among those to sample from, and the share of a row that each is.
+
+        While rows that every decision reads are left, they come instead.
+        """
+        if self.num_exact:
+            exact = jnp.minimum(self.num_exact - exact_left + jnp.arange(len(index)), self.num_exact - 1)
+            index = jnp.where(exact_left > 0, exact, self.num_exact + index)
+        return take_rows((self.data, self.share), index)
 
     def _see(
         self,

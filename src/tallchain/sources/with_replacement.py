@@ -11,7 +11,7 @@ from jax import random as jr
 
 from tallchain.parts import part, set_fields
 from tallchain.sources.copying import copy_rows
-from tallchain.sources.rows import check_batch_size, take_data, take_rows, window_width
+from tallchain.sources.rows import check_batch_size, take_data, window_width
 from tallchain.sources.stored import Stored
 from tallchain.types import (
     Array,
@@ -102,10 +102,7 @@ class WithReplacement(Stored):
         in_order = jnp.minimum(cursor.position + jnp.arange(width), self.num_rows - 1)
         at_random = jr.randint(jr.fold_in(cursor.key, cursor.looks), (width,), 0, self.num_rows)
         index = jnp.where(ask.census, in_order, at_random)
-        if self.num_exact:
-            exact = jnp.minimum(self.num_exact - cursor.exact_left + jnp.arange(width), self.num_exact - 1)
-            index = jnp.where(cursor.exact_left > 0, exact, self.num_exact + index)
-        rows, share = take_rows((self.data, self.share), index)
+        rows, share = self._take(index, cursor.exact_left)
         seen, exact_left = self._see(rows, share, cursor.exact_left, taken, row_function, summarise)
         position = jnp.where(ask.census, (cursor.position + seen.taken) % self.num_rows, cursor.position)
         return _Cursor(cursor.key, cursor.looks + 1, position, exact_left), seen

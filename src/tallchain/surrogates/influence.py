@@ -150,7 +150,7 @@ def influence(
         raise ValueError(f"`influence(method=...)` must be one of {', '.join(METHODS)} or None; got {brief(method)}.")
     if not is_whole(num_draws, least=2):
         raise ValueError(f"`influence(num_draws=...)` must be a whole number, at least 2; got {brief(num_draws)}.")
-    begun = time.perf_counter()
+    begun, num_draws = time.perf_counter(), int(num_draws)
     source = as_source("influence", data)
     num_rows = source.population.total
     batch_size = check_batch_size("influence", batch_size, num_rows)
