@@ -175,3 +175,18 @@ def test_a_reweighted_source_is_refused_before_the_search() -> None:
     for reweighted in (source.reweighted(exact=[1]), source.reweighted(copies=np.full(50, 2))):
         with pytest.raises(ValueError, match=r"`prepare\(data=...\)`: the source is already reweighted"):
             tc.prepare(posterior, reweighted, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("orders", 2), ("orders", (3,)), ("orders", "2"), ("num_draws", 1), ("seed", "a"), ("seed", -1)]
+)
+def test_numbers_are_checked_before_rows_are_read(name: str, value: object) -> None:
+    posterior = tc.Posterior(lambda t: -0.5 * t**2, lambda t, x: pytest.fail("a row was read"))
+    with pytest.raises(ValueError, match=rf"`prepare\({name}=...\)` must be"):
+        tc.prepare(posterior, np.zeros(50, np.float32), 0.0, **{name: value})
+
+
+@pytest.mark.parametrize("num_chains", [0, -1, 2.5])
+def test_starts_are_for_whole_chains(prepared: tc.Prepared, num_chains: object, key: jax.Array) -> None:
+    with pytest.raises(ValueError, match=r"`starts\(num_chains=...\)` must be a whole number"):
+        prepared.starts(key, num_chains)

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax import random as jr
@@ -25,6 +26,7 @@ from tallchain.types import (
     PyTree,
     Source,
 )
+from tallchain.validation import brief, is_whole
 
 _BATCH = 50  # rows between two judgements, if more than the least are needed
 _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be useful
@@ -93,6 +95,8 @@ class Prepared:
 
     def starts(self, key: Array, num_chains: int) -> PyTree:
         """Draw a start for every chain from the Laplace approximation."""
+        if not is_whole(num_chains, least=1):
+            raise ValueError(f"`starts(num_chains=...)` must be a whole number, at least 1; got {brief(num_chains)}.")
         return jax.vmap(self.laplace.draw)(jr.split(single_key("starts(key=...)", key), num_chains))
 
     @property
@@ -158,6 +162,7 @@ def prepare(
         progress: show a progress bar for the mode (needs `rich`); without a terminal, a line every ten seconds or more.
     """
     begun = time.perf_counter()
+    _check_numbers(orders, num_draws, seed)
     source = as_shuffled("prepare", data, batch_size)
     population = source.population
     if population.num_exact or population.num_rows != population.total:
@@ -202,6 +207,14 @@ def prepare(
         rows_swept,
         time.perf_counter() - begun,
     )
+
+
+def _check_numbers(orders: Any, num_draws: Any, seed: Any) -> None:
+    if not isinstance(orders, tuple | list) or any(order not in (1, 2) for order in orders):
+        raise ValueError(f"`prepare(orders=...)` must be a tuple of 1 and 2; got {brief(orders)}.")
+    for name, value, least in (("num_draws", num_draws, 2), ("seed", seed, 0)):
+        if not is_whole(value, least):
+            raise ValueError(f"`prepare({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
 
 
 def _name(order: int) -> str:

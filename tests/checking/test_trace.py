@@ -179,3 +179,11 @@ def test_few_draws_have_no_effective_sample_size(trace: tc.Trace) -> None:
         position=jax.tree.map(lambda leaf: leaf[:, :2], trace.position),
     )
     assert np.isnan(short.summary().parameters[0].ess_bulk)
+
+
+def test_names_that_arviz_has_taken_are_refused() -> None:
+    zeros = np.zeros((2, 3))
+    no = zeros > 0
+    trace = tc.Trace({"draw": zeros, "b": zeros}, no, no + 50, no * 0, zeros, no, num_rows=1000)
+    with pytest.raises(ValueError, match=r"`trace.to_datatree\(\)`: a parameter is named 'draw'"):
+        trace.to_datatree()

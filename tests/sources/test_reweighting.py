@@ -87,3 +87,9 @@ def test_what_is_known_and_the_mean_of_the_rest_are_unbiased(name: str, copies: 
     z = (values.mean() - DATA.sum()) / (values.std() / np.sqrt(len(values)))
     assert abs(z) < 4.5
     assert abs((values.mean() - DATA.sum() + DATA[EXACT].sum()) / (values.std() / np.sqrt(len(values)))) > 4.5
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int64"])
+def test_copies_are_of_any_whole_type(dtype: str) -> None:
+    source = Shuffled(np.arange(10, dtype=np.float32), 2).reweighted(copies=np.full(10, 3, dtype))
+    assert source.population.num_rows == 30

@@ -141,6 +141,11 @@ class Trace:
         """
         from arviz_base import from_dict
 
+        if taken := self.variables().keys() & {"chain", "draw"}:
+            raise ValueError(
+                f"`trace.to_datatree()`: a parameter is named {sorted(taken)[0]!r}, which is a dimension of every "
+                "variable in ArviZ, so its draws would be lost. Rename it with `dataclasses.replace(trace, ...)`."
+            )
         dims = dict(dims or {})
         labels = {(dims.get(name) or [f"{name}_dim_0"])[0]: list(of) for name, of in self.names.items()}
         stats = {

@@ -47,7 +47,7 @@ def _check_copies(call: str, copies: Any, num_rows: int) -> np.ndarray | None:
             f"`{call}(copies=...)` must add up to fewer than 2^31 rows, the reach of a 32-bit index; got "
             f"{total:,.0f}. Divide them all by the same number, and round up."
         )
-    return counts
+    return counts.astype(np.int64) if counts.dtype == np.uint64 else counts  # np.repeat takes no uint64
 
 
 def _check_exact(call: str, exact: Any, num_rows: int, batch_size: int) -> np.ndarray:
