@@ -26,13 +26,17 @@ def permute(words: Array, index: Array, size: int) -> Array:
     # Words that differ in a bit or two must give unrelated orders.
     first = mix(words[0], words[1], words[0])
     words = jnp.stack([first, mix(words[1], first, words[1])])
-    placed = _feistel(words, index.astype(jnp.uint32), a, b)
-    if a * b > size:
-        placed = lax.while_loop(
-            lambda at: jnp.any(at >= size),
-            lambda at: jnp.where(at >= size, _feistel(words, at, a, b), at),
-            placed,
-        )
+    index = index.astype(jnp.uint32)
+    if a * b == size:
+        return _feistel(words, index, a, b).astype(jnp.int32)
+
+    def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        at, is_out = carry
+        at = lax.select(is_out, _feistel(words, at, a, b), at)
+        return at, lax.ge(at, jnp.uint32(size))
+
+    # All begin outside, so that the rounds are compiled once.
+    placed, _ = lax.while_loop(lambda carry: jnp.any(carry[1]), walk, (index, jnp.ones_like(index, bool)))
     return placed.astype(jnp.int32)
 
 
@@ -46,15 +50,20 @@ def _halves(size: int) -> tuple[int, int]:
 
 
 def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
-    left, right = index // b, index % b
-    for i in range(max(_ROUNDS, math.ceil(12 / math.log2(a)))):
+    size_a, size_b = jnp.full_like(index, a), jnp.full_like(index, b)
+
+    # Rounds are a loop, not unrolled: each uses its numbers several times, and LLVM's vectoriser (jaxlib 0.12) follows
+    # every path through all of them: there are 2^50, and the compiler never finishes.
+    def one_round(i: Array, halves: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, right = halves
+        word = 2 * i.astype(jnp.uint32)
         # Reduce the hash before adding it: a sum that wraps around 2^32 first would not be a bijection.
-        left = (left + mix(right, words[0] + jnp.uint32(2 * i), words[1]) % a) % a
-        right = (right + mix(left, words[1] + jnp.uint32(2 * i + 1), words[0]) % b) % b
-        # Rounds are compiled separately. Each uses its numbers several times, and in one loop over all rounds LLVM's
-        # vectoriser (jaxlib 0.12) follows every path through them: there are 2^50, and the compiler never finishes.
-        left, right = lax.optimization_barrier((left, right))
-    return left * b + right
+        left = lax.rem(left + lax.rem(mix(right, words[0] + word, words[1]), size_a), size_a)
+        return left, lax.rem(right + lax.rem(mix(left, words[1] + word + 1, words[0]), size_b), size_b)
+
+    halves = lax.div(index, size_b), lax.rem(index, size_b)
+    left, right = lax.fori_loop(0, max(_ROUNDS, math.ceil(12 / math.log2(a))), one_round, halves)
+    return left * size_b + right
 
 
 def mix(value: Array, word: Array, other: Array) -> Array:
