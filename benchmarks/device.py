@@ -24,18 +24,14 @@ TURNS, REPETITIONS = 100, 5
 def measure(kernel: tc.MetropolisHastings, chains: int) -> dict[str, float]:
     keys = jax.vmap(lambda chain: jr.fold_in(jr.key(0), chain))(jnp.arange(chains))
     positions = jnp.tile(jnp.array([0.0, 1.0]), (chains, 1))
-    lanes = lockstep.start(kernel, tc.Schedule(), keys, positions)
-    seconds, decisions = [], []
+    run = lockstep.Runner(kernel, tc.Schedule(), keys, TURNS).start(positions)
+    seconds, finished = [], [0]
     for _ in range(REPETITIONS + 1):
-        before = int(np.asarray(lanes.draw).sum())
         began = time.perf_counter()
-        lanes, drawn = lockstep.run(
-            kernel, tc.Schedule(), keys, lanes, last=jnp.int32(2**30), turns=jnp.int32(TURNS), slots=TURNS
-        )
-        jax.block_until_ready((lanes, drawn))
+        draw, _ = run(last=2**30, turns=TURNS)
         seconds.append(time.perf_counter() - began)
-        decisions.append(int(np.asarray(lanes.draw).sum()) - before)
-    seconds, decisions = np.asarray(seconds[1:]), np.asarray(decisions[1:])  # the first one compiles
+        finished.append(int(draw.sum()))
+    seconds, decisions = np.asarray(seconds[1:]), np.diff(finished)[1:]  # the first one compiles
     return {
         "chains": chains,
         "million_looks_per_second": float(np.median(TURNS * chains / seconds)) / 1e6,

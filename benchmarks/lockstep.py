@@ -64,17 +64,15 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
     looks = -(-np.asarray(verdict.rows_read) // kernel.width)
     turns = jnp.int32(round(looks.sum(1).mean()))
 
-    def in_lockstep() -> Any:
-        lanes = lockstep.start(kernel, schedule, keys, positions)
-        return lockstep.run(kernel, schedule, keys, lanes, last=jnp.int32(2**30), turns=turns, slots=3 * draws // 2)
+    one_group, cores = (lockstep.Runner(kernel, schedule, keys, 3 * draws // 2, groups) for groups in (1, None))
 
-    runner = lockstep.Runner(kernel, schedule, keys, 3 * draws // 2)
+    def in_lockstep() -> Any:
+        return one_group.start(positions)(last=2**30, turns=int(turns))
 
     def on_cores() -> Any:
-        return runner(lockstep.start(kernel, schedule, keys, positions), last=2**30, turns=int(turns))
+        return cores.start(positions)(last=2**30, turns=int(turns))
 
-    lanes, _ = in_lockstep()
-    decisions = int(lanes.draw.sum())
+    decisions = int(in_lockstep()[0].sum())
     seconds = interleaved(
         {
             "lockstep": in_lockstep,

@@ -1,7 +1,7 @@
 """Peak memory of `prepare` and `sample`, over the bytes of the caller's data: `python -m benchmarks.memory`.
 
-In a process of its own, on Linux only. What JAX, the imports and the compiler take for 100,000 rows, which does not grow
-with their number, is counted separately.
+In a process of its own, on Linux only. What JAX, the imports and the compiler take for 100,000 rows, which does not
+grow with their number, is counted separately.
 """
 
 from __future__ import annotations

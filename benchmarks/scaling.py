@@ -50,15 +50,8 @@ def runner(num_rows: int) -> Callable[[], Any]:
     keys = jax.vmap(lambda chain: jr.fold_in(jr.key(0), chain))(jnp.arange(CHAINS))
     positions = jnp.tile(jnp.array([0.0, 1.0]), (CHAINS, 1))
 
-    def run() -> Any:
-        lanes = lockstep.start(kernel, tc.Schedule(), keys, positions)
-        return jax.block_until_ready(
-            lockstep.run(
-                kernel, tc.Schedule(), keys, lanes, last=jnp.int32(2**30), turns=jnp.int32(TURNS), slots=TURNS // 2
-            )
-        )
-
-    return run
+    run = lockstep.Runner(kernel, tc.Schedule(), keys, TURNS // 2, groups=1)
+    return lambda: run.start(positions)(last=2**30, turns=TURNS)
 
 
 def _resident() -> float:

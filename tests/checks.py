@@ -56,3 +56,33 @@ def agrees(trace: Trace, scenario: Scenario) -> bool:
     """Whether moments and margins agree with the exact posterior."""
     is_near = np.all(np.abs(z_scores(trace, scenario)) < Z_LIMIT)
     return bool(is_near and np.all(ks_p_values(trace, scenario) > P_LIMIT))
+
+
+# ---- what every trace must keep ----------------------------------------------------------------
+
+
+def check_records(trace: Trace, chains: int, length: int, *, may_stay: bool = False) -> None:
+    """Shapes, finite numbers, moves where candidates were accepted, and rows within their limits.
+
+    Args:
+        trace: any.
+        chains: that were asked for.
+        length: draws that were asked for.
+        may_stay: whether a candidate may be where the chain is.
+    """
+    leaf = jax.tree.leaves(trace.position)[0]
+    assert leaf.shape == (chains, length)
+    assert trace.rows_read.shape == trace.is_accepted.shape == trace.log_ratio.shape == (chains, length)
+    assert not trace.is_interrupted
+    assert not trace.is_invalid.any()
+    assert np.isfinite(trace.log_ratio).all()
+    moved, accepted = np.diff(leaf, axis=1) != 0, trace.is_accepted[:, 1:]
+    assert not (moved & ~accepted).any()
+    assert may_stay or (moved == accepted).all()
+    population = trace.kernel.source.population
+    always = population.num_exact
+    appetite = trace.kernel.acceptance.appetite(population)
+    if appetite == population.num_rows:
+        assert (trace.rows_read == population.num_rows + always).all()
+    assert (trace.rows_read >= min(population.batch_size, appetite) + always).all()
+    assert population.repeats or (trace.rows_read <= population.num_rows + always).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import pytest
 
-from checks import agrees, ks_p_values, run, z_scores
+from checks import agrees, check_records, ks_p_values, run, z_scores
 from registry import ACCEPTANCE, FEW_ROWS, READS_ALL, SETTINGS, SOUND, SOURCES
 from scenarios import BATCH_SIZE, NUM_ROWS, SCENARIOS, Redrawn
 from tallchain.acceptance import MinibatchBarker
@@ -39,6 +39,7 @@ def test_agrees_with_the_closed_form(acceptance: str, source: str, scenario: str
     # Tests that read every row get few of them; windows are for data of many times their width.
     target = SCENARIOS[scenario](FEW_ROWS if acceptance in READS_ALL else NUM_ROWS)
     trace = run(target, (ACCEPTANCE | SETTINGS)[acceptance](), SOURCES[source])
+    check_records(trace, 300, 100, may_stay=scenario == "two states")
     assert agrees(trace, target), (z_scores(trace, target), ks_p_values(trace, target))
 
 

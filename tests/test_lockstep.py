@@ -46,7 +46,9 @@ def draws_of(proposal: Any, **options: Any) -> tc.Trace:
     return tc.sample(jax.random.key(1), few_rows(proposal=proposal), 0.5, 40, **options)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.0, marks=pytest.mark.slow), 0.3, pytest.param(0.7, marks=pytest.mark.slow), 1.0]
+)
 def test_chains_that_wait_for_each_other_make_the_same_draws(share: float) -> None:
     plain, costly = draws_of(tc.RandomWalk(0.6)), draws_of(Costly(tc.RandomWalk(0.6), share), chunk_size=7)
     for name in ("position", "is_accepted", "rows_read"):
@@ -62,11 +64,8 @@ def test_candidates_are_made_once_enough_lanes_wait(share: float, least: float, 
     """Seen from the lanes: how often every chain is at the same draw between two turns."""
     kernel, schedule = few_rows(proposal=Costly(tc.RandomWalk(0.6), share)), tc.Schedule()
     keys = jax.random.split(jax.random.key(0), 8)
-    lanes = lockstep.start(kernel, schedule, keys, jnp.full(8, 0.5))
-    spread = []
-    for _ in range(120):
-        lanes, _ = lockstep.run(kernel, schedule, keys, lanes, last=jnp.int32(1000), turns=jnp.int32(1), slots=4)
-        spread.append(np.ptp(np.asarray(lanes.draw)) <= 1)
+    run = lockstep.Runner(kernel, schedule, keys, 4).start(jnp.full(8, 0.5))
+    spread = [np.ptp(run(last=1000, turns=1)[0]) <= 1 for _ in range(120)]
     assert least <= np.mean(spread) <= most
 
 

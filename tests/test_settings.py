@@ -49,7 +49,7 @@ def test_search_for_nan_and_64_bits_by_environment(x64: str, dtype: str) -> None
     assert run(JAX_DEBUG_NANS="1", JAX_ENABLE_X64=x64).split() == [dtype, "20", "True", "True"]
 
 
-@pytest.mark.parametrize("num_chains", [1, 8])
+@pytest.mark.parametrize("num_chains", [pytest.param(1, marks=pytest.mark.slow), 8])
 def test_64_bits_by_context(key: jax.Array, num_chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads of several cores have not entered it."""
     monkeypatch.setattr(lockstep, "num_groups", lambda count: min(count, 2))

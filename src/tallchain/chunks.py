@@ -47,19 +47,17 @@ Report = Callable[[Keeper], None]
 
 def fill(
     recorder: Keeper,
-    run: Callable[..., tuple[lockstep.Lane, lockstep.Drawn]],
-    lanes: lockstep.Lane,
+    run: Callable[..., tuple[np.ndarray, lockstep.Drawn]],
     num_draws: int,
     interrupt: threading.Event,
     report: Report,
-) -> lockstep.Lane:
+) -> None:
     """Run chunks until every chain has its draws, or the run is interrupted."""
     turns = 0  # the first chunk compiles, and takes no turn
     try:
         while recorder.num_finished < num_draws and not interrupt.is_set():
             began = time.perf_counter()
-            lanes, drawn = run(lanes, last=num_draws, turns=turns)
-            recorder.add(np.asarray(lanes.draw), drawn)
+            recorder.add(*run(last=num_draws, turns=turns))
             seconds = time.perf_counter() - began
             recorder.seconds += seconds if turns else 0.0
             report(recorder)
@@ -67,7 +65,6 @@ def fill(
             turns = min(max(4, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
     except KeyboardInterrupt:
         interrupt.set()
-    return lanes
 
 
 def slots_within(bytes_per_slot: int, num_draws: int) -> int:

@@ -59,7 +59,35 @@ class Noise(NamedTuple):
 
     proposal: PyTree
     acceptance: PyTree
-    source: PyTree
+    source: Array
+    """A key."""
+
+
+@part
+class Randomness:
+    """What draws the noise of a decision. It has no rows and no posterior, so that kernels share its programs."""
+
+    proposal: Proposal | None
+    """None if candidates need no noise."""
+    acceptance: AcceptanceTest
+    like: Any = static()
+    """Shapes of a position."""
+
+    @classmethod
+    def of(cls, proposal: Proposal | None, acceptance: AcceptanceTest, position: PyTree) -> Randomness:
+        """Make it for positions of these shapes."""
+        leaves, structure = jax.tree.flatten(position)
+        return cls(proposal, acceptance, (structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)))
+
+    def draw(self, key: Array) -> Noise:
+        """Draw the noise of one decision from its key."""
+        structure, shapes = self.like
+        position = jax.tree.unflatten(structure, [jnp.zeros(*shape) for shape in shapes])
+        return Noise(
+            () if self.proposal is None else self.proposal.draw(jr.fold_in(key, 0), position),
+            self.acceptance.draw(jr.fold_in(key, 1)),
+            jr.fold_in(key, 2),
+        )
 
 
 class Trial(NamedTuple):
@@ -198,12 +226,11 @@ class MetropolisHastings:
 
     def draw(self, key: Array, position: PyTree) -> Noise:
         """Draw all the randomness of one decision; only the shapes of `position` matter."""
-        key = as_threefry(key)
-        return Noise(
-            self.proposal.draw(jr.fold_in(key, 0), position),
-            self.acceptance.draw(jr.fold_in(key, 1)),
-            self.source.draw(jr.fold_in(key, 2)),
-        )
+        return self.randomness(position).draw(as_threefry(key))
+
+    def randomness(self, position: PyTree) -> Randomness:
+        """Return what draws it."""
+        return Randomness.of(self.proposal, self.acceptance, position)
 
     def decide(self, noise: Noise, position: PyTree) -> Decision:
         """Make one whole decision, reading as many windows as it takes."""
@@ -228,7 +255,7 @@ class MetropolisHastings:
             self.offset(position, candidate, proposed.log_correction),
             memory,
             evidence,
-            self.source.start(noise.source),
+            self.source.start(self.source.draw(noise.source)),
             _as_arrays(ask),
             jnp.zeros((), jnp.int32),
             jnp.asarray(proposed.rows_read, jnp.int32),

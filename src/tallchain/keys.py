@@ -19,6 +19,11 @@ def make_key(seed: int) -> Array:
     return jr.key(seed, impl=_IMPLEMENTATION)
 
 
+def wrap(words: Array) -> Array:
+    """Return the key of these two words."""
+    return jr.wrap_key_data(words, impl=_IMPLEMENTATION)
+
+
 def as_threefry(key: Array) -> Array:
     """Return a threefry key unchanged, and a hash of any other key; takes typed keys, and words as from `PRNGKey`.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,8 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.functions import program
-from tallchain.kernel import MetropolisHastings, where
+from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
+from tallchain.keys import make_key, wrap
 from tallchain.schedule import Schedule
 from tallchain.types import Array, CostlyProposal, PyTree, Verdict
 
@@ -40,8 +41,8 @@ class Machine(Protocol):
         """Whose programs these are."""
         ...
 
-    def draw(self, key: Array, position: PyTree) -> Any:
-        """Draw all the randomness of one decision."""
+    def randomness(self, position: Any, /) -> Randomness:
+        """Return what draws the noise of a decision; only the shapes of the position matter."""
         ...
 
     def open(self, noise: Any, position: PyTree) -> Any:
@@ -78,37 +79,45 @@ class Drawn(NamedTuple):
     verdict: Verdict
 
 
-@program()
-def start(kernel: Machine, schedule: Schedule, keys: Array, positions: PyTree, draw: Array | int = 0) -> Lane:
-    """Open the trial of a draw, the first by default, of every chain."""
-    draw = jnp.asarray(draw, jnp.int32)
+@partial(jax.jit, static_argnames="count")
+def draw_ahead(randomness: Randomness, words: Array, draw: Array, *, count: int) -> Noise:
+    """Draw the noise of decisions by chain, `count` of them from number `draw` of the chain; `words` are its key."""
 
-    def start_one(key: Array, position: PyTree) -> Lane:
-        noise = kernel.draw(jr.fold_in(key, draw), position)
+    def one_chain(words: Array, draw: Array) -> Noise:
+        key = wrap(words)
+        return jax.vmap(lambda at: randomness.draw(jr.fold_in(key, at)))(draw + jnp.arange(count))
+
+    return jax.vmap(one_chain)(words, draw)
+
+
+@program()
+def start(kernel: Machine, schedule: Schedule, words: Array, positions: PyTree, draw: Array) -> Lane:
+    """Open the trial of a draw of every chain.
+
+    Its noise is drawn here and not ahead, so that candidates are rounded as they have always been: a multiplication and
+    an addition may be rounded once or twice, depending on what else the program does.
+    """
+
+    def start_one(words: Array, position: PyTree) -> Lane:
+        noise = kernel.randomness(position).draw(jr.fold_in(wrap(words), draw))
         return Lane(draw, position, _at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
 
-    return jax.vmap(start_one)(keys, positions)
+    return jax.vmap(start_one)(words, positions)
 
 
-@program(static_argnames="slots", donate_argnames="lanes")
+@program(donate_argnames="lanes")
 def run(
-    kernel: Machine,
-    schedule: Schedule,
-    keys: Array,
-    lanes: Lane,
-    *,
-    last: Array,
-    turns: Array,
-    slots: int,
+    kernel: Machine, schedule: Schedule, ahead: Noise, lanes: Lane, *, last: Array, turns: Array
 ) -> tuple[Lane, Drawn]:
     """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
 
-    Returns the lanes (with their trials still open) and the draws by chain and slot. Chain c has filled the
-    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots.
+    The noise ahead is that of the trial that each chain has open, and one more for each slot. Returns the lanes (with
+    their trials still open) and the draws by chain and slot. Chain c has filled the first lanes.draw[c] (after) -
+    lanes.draw[c] (before) of its slots.
     """
     first = lanes.draw
     chains = jnp.arange(len(first))
-    ahead = _draw_ahead(kernel, keys, lanes, slots)
+    slots = len(jax.tree.leaves(ahead)[0][0]) - 1
     record = jax.tree.map(
         lambda leaf: jnp.zeros((len(first), slots, *leaf.shape[1:]), leaf.dtype), _shapes(kernel, lanes)
     )
@@ -147,31 +156,63 @@ class Runner:
     threads do not inherit); the threads of the groups only execute it.
     """
 
-    def __init__(self, kernel: Machine, schedule: Schedule, keys: Array, slots: int) -> None:
+    def __init__(self, kernel: Machine, schedule: Schedule, keys: Array, slots: int, groups: int | None = None) -> None:
         # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
         self._shared = jax.tree.map(jnp.asarray, (kernel, schedule))
-        self._keys = keys
         self._slots = slots
-        self._compiled: Any = None
+        self._num_groups = groups or num_groups(len(keys))
+        self._words = self._split(np.asarray(jr.key_data(keys)))
+        self._lanes: list[Lane] = []
+        self._draw_ahead: Any = None
+        self._run: Any = None
 
-    def __call__(self, lanes: Lane, *, last: int, turns: int) -> tuple[Lane, Drawn]:
-        """As `run`; the first call compiles."""
-        groups = num_groups(len(self._keys))
-        each = (self._keys, lanes)
-        parts = _split(each, groups) if groups > 1 else [each]
+    def start(self, positions: PyTree, draw: int = 0) -> Self:
+        """Open the trial of a draw, the first by default, of every chain."""
+        parts = self._split(positions)
+        draw = jnp.int32(draw)
+        self._lanes = [start(*self._shared, *each, draw) for each in zip(self._words, parts, strict=True)]
+        return self
+
+    def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
+        """Run a chunk; return how many draws each chain has now, and those of the chunk. The first call compiles."""
         ends = {"last": jnp.int32(last), "turns": jnp.int32(turns)}
-        if self._compiled is None:
-            self._compiled = run.lower(*self._shared, *parts[0], **ends, slots=self._slots).compile()
+        if self._run is None:
+            self._compile(self._words[0], self._lanes[0], ends)
 
-        def run_part(part: tuple[Array, Lane]) -> tuple[Lane, Drawn]:
-            return execute(self._compiled, *self._shared, *part, **ends)
+        def run_group(words: Array, lanes: Lane) -> tuple[Lane, Drawn]:
+            return execute(self._run, *self._shared, self._draw_ahead(words, lanes.draw), lanes, **ends)
 
-        if groups == 1:
-            return run_part(parts[0])
-        with ThreadPoolExecutor(groups) as threads:
-            done = list(threads.map(run_part, parts))
-        moved, drawn = zip(*done, strict=True)
-        return _join(moved), jax.tree.map(lambda *leaves: np.concatenate(leaves), *drawn)
+        if len(self._lanes) == 1:
+            done = [run_group(self._words[0], self._lanes[0])]
+        else:
+            with ThreadPoolExecutor(len(self._lanes)) as threads:
+                done = list(threads.map(run_group, self._words, self._lanes))
+        self._lanes = [lanes for lanes, _ in done]
+        return self._joined([lanes.draw for lanes in self._lanes]), self._joined([drawn for _, drawn in done])
+
+    def _compile(self, words: Array, lanes: Lane, ends: dict[str, Array]) -> None:
+        randomness = self._shared[0].randomness(jax.tree.map(lambda leaf: leaf[0], lanes.position))
+        compiled = draw_ahead.lower(randomness, words, lanes.draw, count=self._slots + 1).compile()
+        self._draw_ahead = partial(compiled, randomness)
+        self._run = run.lower(*self._shared, self._draw_ahead(words, lanes.draw), lanes, **ends).compile()
+
+    @property
+    def positions(self) -> PyTree:
+        """Where the chains are."""
+        return self._joined([lanes.position for lanes in self._lanes])
+
+    def _split(self, tree: PyTree) -> list[PyTree]:
+        """Divide among the groups what has the chains along its first axis."""
+        if self._num_groups == 1:
+            return [jax.tree.map(jnp.asarray, tree)]
+        leaves, structure = jax.tree.flatten(tree)
+        parts = [np.split(np.asarray(leaf), self._num_groups) for leaf in leaves]
+        return [jax.tree.unflatten(structure, map(jnp.asarray, part)) for part in zip(*parts, strict=True)]
+
+    def _joined(self, trees: list[PyTree]) -> PyTree:
+        if len(trees) == 1:
+            return jax.tree.map(np.asarray, trees[0])
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
 
 
 def execute(compiled: Any, *arguments: Any, **ends: Array) -> tuple[Lane, Drawn]:
@@ -194,18 +235,6 @@ def num_groups(num_chains: int) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most = min(cores, num_chains // _LEAST_GROUP)
     return next((groups for groups in range(most, 1, -1) if num_chains % groups == 0), 1)
-
-
-@partial(jax.jit, static_argnums=1)
-def _split(tree: PyTree, groups: int) -> list[PyTree]:
-    leaves, structure = jax.tree.flatten(tree)
-    parts = [jnp.split(leaf, groups) for leaf in leaves]
-    return [jax.tree.unflatten(structure, part) for part in zip(*parts, strict=True)]
-
-
-@jax.jit
-def _join(trees: tuple[PyTree, ...]) -> PyTree:
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 
 def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple[Lane, Array, Drawn]:
@@ -238,16 +267,6 @@ def _share_waiting(kernel: Machine) -> float:
     return proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
 
 
-def _draw_ahead(kernel: Machine, keys: Array, lanes: Lane, slots: int) -> Any:
-    """Draw the noise of the trial that each chain has open and of the `slots` it may open next, by chain and slot."""
-
-    def one_chain(key: Array, draw: Array, position: PyTree) -> Any:
-        draws = draw + jnp.arange(slots + 1)
-        return jax.vmap(lambda at: kernel.draw(jr.fold_in(key, at), position))(draws)
-
-    return jax.vmap(one_chain)(keys, lanes.draw, lanes.position)
-
-
 def _shapes(kernel: Machine, lanes: Lane) -> Any:
     def close(lane: Lane) -> Drawn:
         return Drawn(*kernel.close(lane.position, lane.trial, jnp.zeros((), bool)))
@@ -255,10 +274,14 @@ def _shapes(kernel: Machine, lanes: Lane) -> Any:
     return jax.eval_shape(jax.vmap(close), lanes)
 
 
-def bytes_per_slot(kernel: Machine, keys: Array, lanes: Lane) -> int:
+def bytes_per_slot(kernel: Machine, positions: PyTree) -> int:
     """Device memory that one slot of all chains takes: its draw on record and the noise ahead of it."""
-    ahead = jax.eval_shape(lambda: _draw_ahead(kernel, keys, lanes, 0))
-    return sum(_bytes(leaf) for leaf in jax.tree.leaves((ahead, _shapes(kernel, lanes))))
+
+    def slot(position: PyTree) -> tuple[Noise, Drawn]:
+        noise = kernel.randomness(position).draw(make_key(0))
+        return noise, Drawn(*kernel.close(position, kernel.open(noise, position), jnp.zeros((), bool)))
+
+    return sum(map(_bytes, jax.tree.leaves(jax.eval_shape(jax.vmap(slot), positions))))
 
 
 def _bytes(leaf: jax.ShapeDtypeStruct) -> int:

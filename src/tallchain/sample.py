@@ -125,21 +125,20 @@ def sample(
         first = schedule.at(kernel, jnp.int32(0))
         check_start(first.target, first.proposal, first.bound, positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
-        lanes = lockstep.start(kernel, schedule, keys, positions)
-        slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, keys, lanes), num_draws)
+        slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, positions), num_draws)
+        run = lockstep.Runner(kernel, schedule, keys, slots).start(positions)
         with (
             progress_bar(progress, num_draws * num_chains) as report,
             saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),
         ):
             until = num_warmup // 2
             if recentre and until:
-                run = lockstep.Runner(kernel, schedule, keys, slots)
-                lanes = fill(recorder, run, lanes, until, interrupt, report)
+                fill(recorder, run, until, interrupt, report)
                 if not interrupt.is_set():
-                    kernel, note = _recentred(kernel, lanes.position, until, recentre)
+                    kernel, note = _recentred(kernel, run.positions, until, recentre)
                     notes += (note,)
-                    lanes = lockstep.start(kernel, schedule, keys, lanes.position, until)
-            fill(recorder, lockstep.Runner(kernel, schedule, keys, slots), lanes, num_draws, interrupt, report)
+                    run = lockstep.Runner(kernel, schedule, keys, slots).start(run.positions, until)
+            fill(recorder, run, num_draws, interrupt, report)
         if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         last, found = find_last(), _Found()

@@ -14,7 +14,7 @@ from tallchain import lockstep
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.trace import Tally
 from tallchain.chunks import fill, slots_within
-from tallchain.kernel import MetropolisHastings, Noise, Trial
+from tallchain.kernel import MetropolisHastings, Noise, Randomness, Trial
 from tallchain.parts import part, replace
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled
@@ -51,11 +51,10 @@ def end_of_chains(
     of_set = jnp.repeat(jnp.arange(sets, dtype=jnp.int32), chains)
     start = At(of_set, jnp.asarray(positions.reshape(-1, size)))
     machine, schedule, keys = Many.of(kernel, data, scale), Schedule(), keys.reshape(-1)
-    lanes = lockstep.start(machine, schedule, keys, start)
-    slots = slots_within(lockstep.bytes_per_slot(machine, keys, lanes), draws)
+    slots = slots_within(lockstep.bytes_per_slot(machine, start), draws)
     recorder = Recorder(kernel.source.population.total, len(keys), 1, draws - 1)
-    run = lockstep.Runner(machine, schedule, keys, slots)
-    fill(recorder, run, lanes, draws, threading.Event(), lambda recorder: None)
+    run = lockstep.Runner(machine, schedule, keys, slots).start(start)
+    fill(recorder, run, draws, threading.Event(), lambda recorder: None)
     if recorder.num_finished < draws:
         raise KeyboardInterrupt("the chains were interrupted")
     return Ends(recorder.draws().position.position.reshape(sets, chains, size), recorder.total)
@@ -82,6 +81,10 @@ class OneOfMany:
     def population(self) -> Population:
         """The population of the row numbers."""
         return self.numbers.population
+
+    def draw(self, key: Array) -> PyTree:
+        """As the row numbers do."""
+        return self.numbers.draw(key)
 
     def start(self, noise: PyTree) -> PyTree:
         """Begin like the row numbers."""
@@ -128,9 +131,9 @@ class Many:
         """That of the kernel."""
         return self.kernel.log_likelihood
 
-    def draw(self, key: Array, position: At) -> Noise:
-        """Draw the randomness of one decision."""
-        return self.kernel.draw(key, position.position)
+    def randomness(self, position: At) -> Randomness:
+        """Return what draws the noise of a decision."""
+        return self.kernel.randomness(position.position)
 
     def open(self, noise: Noise, position: At) -> Trial:
         """Begin a trial."""

@@ -70,7 +70,7 @@ def decide(test: AcceptanceTest, keys: Array, rows: Array, batch: int) -> Decide
     def once(sign: Array, delta: Array, key: Array, rows: Array) -> Decided:
         proposal = Fixed(sign, sign * delta)
         kernel = tc.MetropolisHastings(posterior, Given(rows, batch), proposal=proposal, acceptance=test)
-        decision = kernel.decide(Noise((), test.draw(key), ()), jnp.zeros(()))
+        decision = kernel.decide(Noise((), test.draw(key), key), jnp.zeros(()))
         is_accepted, rows_read, *_ = decision.verdict
         is_undecided = decision.verdict.is_invalid
         return Decided(is_accepted, rows_read, is_early(decision) & ~is_undecided, is_undecided)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax import random as jr
 
 from conftest import SEED
@@ -28,11 +29,13 @@ def batch_means(source: Any, keys: jax.Array, rows: int, width: int) -> jax.Arra
     """The mean of the first `rows` rows under every key."""
 
     def one(key: jax.Array) -> jax.Array:
-        cursor, moments, left = source.start(source.draw(key)), Moments.empty(), jnp.int32(rows)
-        for _ in range(-(-rows // width)):
+        def look(_: int, carry: Any) -> Any:
+            cursor, moments, left = carry
             cursor, seen = source.look(cursor, Ask(left), width, lambda row: row, Moments.of)
-            moments, left = moments.merge(seen.evidence), left - seen.taken
-        return moments.mean
+            return cursor, moments.merge(seen.evidence), left - seen.taken
+
+        start = source.start(source.draw(key)), Moments.empty(), jnp.int32(rows)
+        return lax.fori_loop(0, -(-rows // width), look, start)[1].mean
 
     return jax.vmap(one)(keys)
 

@@ -17,7 +17,7 @@ from tallchain.checking.scan import Pairs
 from tallchain.checking.trace import Trace
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.functions import program
-from tallchain.kernel import MetropolisHastings, Noise, Trial
+from tallchain.kernel import MetropolisHastings, Noise, Randomness, Trial
 from tallchain.keys import make_key
 from tallchain.parts import part, replace
 from tallchain.proposals import Fixed
@@ -72,9 +72,9 @@ class _Repeated:
         """That of the kernel."""
         return self.kernel.log_likelihood
 
-    def draw(self, key: Array, position: Any) -> Noise:
-        """Draw the randomness of one decision; that of its proposal is spent."""
-        return Noise((), self.kernel.acceptance.draw(jr.fold_in(key, 1)), self.kernel.source.draw(jr.fold_in(key, 2)))
+    def randomness(self, position: Any = ()) -> Randomness:
+        """Return what draws the noise of a decision; that of its proposal is spent."""
+        return Randomness.of(None, self.kernel.acceptance, ())
 
     def open(self, noise: Noise, position: _At) -> _Repetition:
         """Open a trial at the pair."""
@@ -100,7 +100,7 @@ class _Repeated:
     def start(self, num_lanes: int) -> _At:
         """Return lanes before their first decision, spread evenly over the pairs."""
         pair = jnp.arange(num_lanes, dtype=jnp.int32) % len(self.pairs.log_correction)
-        seen = jax.eval_shape(lambda: self.open(self.draw(make_key(0), ()), _At(pair[0], ())).seen)
+        seen = jax.eval_shape(lambda: self.open(self.randomness().draw(make_key(0)), _At(pair[0], ())).seen)
         return _At(pair, jax.tree.map(lambda leaf: jnp.zeros((num_lanes, *leaf.shape), leaf.dtype), seen))
 
     def _pair(self, position: _At) -> Pairs:
@@ -134,17 +134,16 @@ def repeat(
     num_lanes, num_draws = num_pairs * lanes_per_pair, num_trials // lanes_per_pair
     repeated, schedule, keys = _Repeated(kernel, both), Schedule(), jr.split(key, num_lanes)
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
-    lanes = lockstep.start(repeated, schedule, keys, repeated.start(num_lanes))
-    slots = slots_within(lockstep.bytes_per_slot(repeated, keys, lanes), num_draws)
+    start = repeated.start(num_lanes)
+    slots = slots_within(lockstep.bytes_per_slot(repeated, start), num_draws)
+    runner = lockstep.Runner(repeated, schedule, keys, slots).start(start)
 
-    runner = lockstep.Runner(repeated, schedule, keys, slots)
-
-    def run(lanes: lockstep.Lane, **ends: int) -> tuple[lockstep.Lane, lockstep.Drawn]:
-        lanes, drawn = runner(lanes, **ends)
-        return lanes, drawn._replace(position=drawn.position.seen)
+    def run(**ends: int) -> tuple[np.ndarray, lockstep.Drawn]:
+        draw, drawn = runner(**ends)
+        return draw, drawn._replace(position=drawn.position.seen)
 
     with progress_bar(progress, num_draws * num_lanes) as report:
-        fill(recorder, run, lanes, num_draws, interrupt, report)
+        fill(recorder, run, num_draws, interrupt, report)
     if recorder.num_finished * lanes_per_pair < 2:
         raise KeyboardInterrupt("the audit was interrupted before every decision was repeated")
     seen, verdict = recorder.draws_of_every_chain()
