@@ -17,6 +17,7 @@ import tallchain as tc
 from scenarios import kernel_of
 from tallchain.checking import Scan, scan
 from tallchain.parts import replace
+from tallchain.types import Ask
 
 NUM_ROWS = 50_001
 RANDOM = np.random.default_rng(5)
@@ -47,6 +48,24 @@ def test_moments_of_all_rows(source, key: jax.Array) -> None:
             assert found.disorder[i] == pytest.approx(1, abs=0.9)
     assert not found.num_impossible.any()
     assert not found.num_invalid.any()
+
+
+@pytest.mark.parametrize("source", [tc.Shuffled, tc.WithReplacement])
+def test_however_many_rows_are_read_always_one_look_of_them_is_traced(source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what comes after them is the same as after looks one by one."""
+    reweighted, width = source(SKEWED, 10).reweighted(exact=np.arange(101)), 10
+    cursor, calls, look = reweighted.start(reweighted.draw(jr.key(3))), [], source.look
+    for _ in range(11):
+        cursor, _ = reweighted.look(cursor, Ask(jnp.int32(width)), width, lambda row: row, lambda *_: ())
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return look(*arguments)
+
+    monkeypatch.setattr(source, "look", counted)
+    begun = scan.begin(reweighted, jr.key(3), width)
+    jax.tree.map(np.testing.assert_array_equal, begun[1:], cursor[1:])
+    assert len(calls) <= 2
 
 
 def test_a_sound_run_has_no_complaint(key: jax.Array) -> None:

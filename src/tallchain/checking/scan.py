@@ -241,10 +241,12 @@ def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
 
 def begin(source: Source, key: Array, width: int) -> PyTree:
     """Return the cursor of a fresh decision, after the rows that every decision reads."""
-    cursor = source.start(source.draw(key))
-    for _ in range(-(-source.population.num_exact // width)):
-        cursor, _ = source.look(cursor, Ask(jnp.int32(width)), width, lambda row: jnp.zeros(()), lambda *_: ())
-    return cursor
+
+    def look(_: Array, cursor: PyTree) -> PyTree:
+        return source.look(cursor, Ask(jnp.int32(width)), width, lambda row: jnp.zeros(()), lambda *_: ())[0]
+
+    cursor, looks = source.start(source.draw(key)), -(-source.population.num_exact // width)
+    return lax.fori_loop(0, looks, look, cursor) if looks else cursor
 
 
 def scan(
