@@ -217,6 +217,7 @@ INFINITE = np.where(np.arange(20)[:, None] == 17, np.inf, ROWS)
 SEPARABLE = {"flat": logistic_regression(X, X[:, 0] > 0, prior_sd=None, bound=False)}
 SEPARABLE["few"] = logistic_regression(X[:20], X[:20, 0] > 0, prior_sd=None, bound=False)
 REPEATED = linear_regression(X[:, [0, 1, 0]], X[:, 0], prior_sd=None, noise_sd=1.0)
+SCALED = {scale: linear_regression(scale * X, X[:, 0], prior_sd=None, noise_sd=1.0) for scale in (1e30, 1e-30)}
 
 REFUSALS = {
     "no posterior": (log_likelihood, ROWS, np.zeros(3), TypeError, "`find_reference(posterior=...)` must be"),
@@ -248,6 +249,16 @@ REFUSALS = {
         "not finite",
         "for row 17, array([inf, inf, inf]",
     ),
+    "large numbers": (
+        *SCALED[1e30][:2],
+        np.zeros(3),
+        NoReferenceError,
+        "a second derivative of the sum over rows",
+        "holds a number of size ",
+        "e+30",
+        "rescale the columns",
+    ),
+    "small numbers": (*SCALED[1e-30][:2], np.zeros(3), NoReferenceError, "is 0", "rescale such columns"),
     "impossible start": (
         Posterior(lambda t: jnp.sum(jnp.log(t)), log_likelihood),
         ROWS,

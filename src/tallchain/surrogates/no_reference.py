@@ -16,6 +16,7 @@ FAR = 0.1
 LEAST_EIGENVALUE = 1e-6
 """Of the Hessian scaled to a diagonal of ones: float32 cannot tell a smaller one from 0."""
 
+_LARGE = 1e12  # the cube of a larger number overflows float32, or nearly
 _SMALL_PART = 0.3  # of a direction of unit length: coordinates with less are not named
 
 
@@ -59,6 +60,7 @@ def not_definite(start: np.ndarray, like: PyTree, point: Point, least: float, di
         "not determined by the data (repeated or constant features, outcomes that the features separate) or this is a "
         "saddle point: use a proper prior, drop or centre features, or start elsewhere. A scale of a hierarchical "
         "prior that ran to 0 has no mode: use its logarithm, and effects in units of the scale, as parameters."
+        + ("" if diagonal.min() != 0 else " The squares of numbers below 1e-19 are 0 in float32: rescale such columns.")
     )
 
 
@@ -85,10 +87,19 @@ def not_finite(passes: Passes, point: Point) -> str:
     found = passes.bad_row(point.flat)
     if found is None:
         return f"{call}the sum over rows overflows at {position}. Start nearer to the mode, or rescale the data."
-    return (
+    where = (
         f"{call}{_what(point.likelihood, passes.like)} of the sum over rows of `log_likelihood(position, row)`, "
-        f"for {found[0]}, {brief(found[1])}, at {position}. Start where every row is possible, and look for "
-        "missing values in the data; sample the logarithm of a scale that goes to 0."
+        f"for {found[0]}, {brief(found[1])}, at {position}. "
+    )
+    largest = max((float(np.max(np.abs(leaf), initial=0)) for leaf in jax.tree.leaves(found[1])), default=0.0)
+    if _LARGE < largest < np.inf:
+        return (
+            f"{where}The row holds a number of size {largest:.2g}, and powers of it overflow: rescale the columns of "
+            "the data, for example to a standard deviation of 1."
+        )
+    return (
+        f"{where}Start where every row is possible, and look for missing values in the data; sample the logarithm of "
+        "a scale that goes to 0."
     )
 
 
