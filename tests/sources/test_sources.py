@@ -266,6 +266,17 @@ def test_the_kernel_settles_windows_by_the_batch_of_its_test() -> None:
         kernel = MetropolisHastings(posterior, source, proposal=RandomWalk(0.1), acceptance=test)
         assert kernel.width == batch
         assert kernel.source.windows is expected
+        source = kernel.source  # the next kernel decides anew
+
+
+def test_what_windows_need_is_kept_where_they_are_chosen_anew() -> None:
+    """The first rows again after the last: a source that one kernel reads row by row, another reads in windows."""
+    data = np.arange(12_500, dtype=np.float32)
+    settled = Shuffled(data, 10).suited(500).reweighted(exact=[7])
+    assert settled.windows is False
+    assert settled.suited(1).windows is True
+    assert len(settled.data) == len(Shuffled(data, 10).reweighted(exact=[7]).data)
+    assert Shuffled(data, 10, windows=False).suited(1).windows is False
 
 
 @every_source

@@ -72,6 +72,8 @@ class Shuffled(Stored):
 
     windows: bool | str = static()
     """For windows, the first rows are repeated at the end of `data`, so that no window wraps around."""
+    is_auto: bool = static()
+    """Whether every kernel chooses `windows` anew, for its own test."""
     words: np.ndarray
     """The seed, in words of 32 bits: not static, so that all shuffles share programs."""
 
@@ -91,7 +93,7 @@ class Shuffled(Stored):
         if not is_whole(seed, least=0):
             raise ValueError(f"`Shuffled(seed=...)` must be a whole number, at least 0; got {seed!r}.")
         exact, copies = check_weights("Shuffled", exact, copies, num_rows, batch_size)
-        set_fields(self, batch_size=batch_size, words=_words(int(seed)), windows=windows, num_data=num_rows)
+        self._begin(batch_size, int(seed), windows, num_rows)
         if len(exact) or copies is not None:
             set_fields(self, **self._weighed(data, exact, copies))
         else:
@@ -100,10 +102,11 @@ class Shuffled(Stored):
     @classmethod
     def of_checked(cls, data: PyTree, num_rows: int, batch_size: int) -> Shuffled:
         """Make a source of data and a batch size that are already checked."""
-        source = set_fields(
-            object.__new__(cls), batch_size=batch_size, words=_words(0), windows="auto", num_data=num_rows
-        )
-        return source._shuffle(data)
+        return object.__new__(cls)._begin(batch_size, 0, "auto", num_rows)._shuffle(data)
+
+    def _begin(self, batch_size: int, seed: int, windows: bool | str, num_rows: int) -> Shuffled:
+        how = {"windows": windows, "is_auto": windows == "auto"}
+        return set_fields(self, batch_size=batch_size, words=_words(seed), num_data=num_rows, **how)
 
     def _shuffle(self, data: PyTree) -> Shuffled:
         rows = shuffle_rows(data, _seed(self.words), self._num_repeated(data, self.num_data))
@@ -117,8 +120,11 @@ class Shuffled(Stored):
         )
 
     def suited(self, appetite: int) -> Shuffled:
-        """Resolve `windows="auto"` for a test that wants `appetite` rows; if it reads all, any order works."""
-        if self.windows != "auto":
+        """Resolve `windows="auto"` for a test that wants `appetite` rows; if it reads all, any order works.
+
+        A source that was resolved for another test is resolved again.
+        """
+        if not self.is_auto:
             return self
         is_large = self.num_rows >= ROWS_PER_BATCH_ROW * self.width(appetite)
         return replace(self, windows=is_large or appetite >= self.num_rows)
@@ -185,7 +191,7 @@ class Shuffled(Stored):
         return shuffle(slots, _seed(self.words))
 
     def _num_repeated(self, data: PyTree, num_rows: int) -> int:
-        return min(widest_window(data), num_rows) if self.windows else 0
+        return min(widest_window(data), num_rows) if self.windows or self.is_auto else 0
 
 
 def _words(seed: int) -> np.ndarray:
