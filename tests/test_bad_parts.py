@@ -44,10 +44,11 @@ def test_sources(source: Any, data: Any, batch_size: Any, fragments: list[str]) 
     refuse(lambda: source(data, batch_size), ValueError, f"`{source.__name__}(", *fragments)
 
 
-@pytest.mark.parametrize("windows", ["sometimes", None, 1, 0.5])
+@pytest.mark.parametrize("windows", ["sometimes", None, 1, 0.5, np.array([True, False]), np.array("auto")])
 def test_windows(windows: Any) -> None:
     quoted = '`Shuffled(windows=...)` must be True, False or "auto"; got '
     refuse(lambda: tc.Shuffled(ROWS, 5, windows=windows), ValueError, quoted + repr(windows))
+    assert tc.Shuffled(ROWS, 5, windows=np.bool_(True)).windows is True
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0, -1.0, np.nan, np.inf, np.ones(2), jnp.zeros(())])

@@ -27,6 +27,11 @@ def is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
 
 
+def is_truth(value: Any) -> bool:
+    """Whether a value is True or False, also of NumPy."""
+    return isinstance(value, bool | np.bool_)
+
+
 def brief(value: Any) -> str:
     """Quote a value in an error: its repr, cut where that is long."""
     return cut(repr(value))

@@ -81,10 +81,12 @@ def test_some_steps_are_those_of_a_random_walk() -> None:
     np.testing.assert_allclose(steps[~is_walk], plain[~is_walk], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("walk", [-0.1, 1.0, np.nan, "some"])
+@pytest.mark.parametrize("walk", [-0.1, 1.0, np.nan, "some", np.array([0.1, 0.2])])
 def test_the_chance_to_walk_is_a_chance(walk: Any) -> None:
-    with pytest.raises(ValueError, match="must be a chance"):
+    with pytest.raises(ValueError, match=r"`PCN\(walk=...\)` must be a chance"):
         PCN(LAPLACE, walk=walk)
+    assert PCN(LAPLACE, walk=jnp.float32(0.25)).walk == 0.25
+    assert hash(jax.tree.structure(PCN(LAPLACE, walk=jnp.float32(0.25))))
 
 
 def test_a_small_step_loses_no_digits() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.parts import part, replace, static
+from tallchain.parts import part, replace, set_fields, static
 from tallchain.proposals.laplace import Laplace
 from tallchain.proposals.random_walk import BEST_WALK
 from tallchain.types import Array, Proposed, PyTree, Target, dot
@@ -54,8 +54,9 @@ class PCN:
             )
         if not is_traced(self.beta) and not (is_positive(self.beta) and self.beta <= 1):
             raise ValueError(f"`PCN(beta=...)` must be above 0 and at most 1; got {brief(self.beta)}.")
-        if not (self.walk == 0 or (is_positive(self.walk) and self.walk < 1)):
+        if np.ndim(self.walk) or not (self.walk == 0 or (is_positive(self.walk) and self.walk < 1)):
             raise ValueError(f"`PCN(walk=...)` must be a chance, at least 0 and below 1; got {brief(self.walk)}.")
+        set_fields(self, walk=float(self.walk))
 
     def check(self, position: PyTree) -> None:
         """Refuse a position whose shapes differ from the Laplace approximation's."""

@@ -25,7 +25,7 @@ from tallchain.types import (
     RowFunction,
     Seen,
 )
-from tallchain.validation import is_whole
+from tallchain.validation import brief, is_truth, is_whole
 
 ROWS_PER_BATCH_ROW = 1250
 """With at least this many rows per row of a batch, `windows="auto"` reads contiguous windows."""
@@ -88,8 +88,9 @@ class Shuffled(Stored):
     ) -> None:
         data, num_rows = take_data("Shuffled", data)
         batch_size = check_batch_size("Shuffled", batch_size, num_rows)
-        if not (windows == "auto" or isinstance(windows, bool)):
-            raise ValueError(f'`Shuffled(windows=...)` must be True, False or "auto"; got {windows!r}.')
+        if not (is_truth(windows) or (isinstance(windows, str) and windows == "auto")):
+            raise ValueError(f'`Shuffled(windows=...)` must be True, False or "auto"; got {brief(windows)}.')
+        windows = bool(windows) if is_truth(windows) else windows
         if not is_whole(seed, least=0):
             raise ValueError(f"`Shuffled(seed=...)` must be a whole number, at least 0; got {seed!r}.")
         exact, copies = check_weights("Shuffled", exact, copies, num_rows, batch_size)
