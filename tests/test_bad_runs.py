@@ -201,6 +201,11 @@ def test_whole_numbers(name: str, least: int, values: list[Any]) -> None:
             ValueError,
             "`Schedule(temperature=...)` must be one positive number; got array([1., 1.]",
         ),
+        "text for a temperature": (
+            lambda: sample(schedule=tc.Schedule(temperature=lambda draw: "hot")),
+            TypeError,
+            "`Schedule(temperature=...)` must return numbers, at every draw; it returned 'hot'.",
+        ),
         "not a schedule": (
             lambda: sample(schedule=lambda draw: 1.0),
             TypeError,
@@ -284,6 +289,18 @@ def test_init_refuses_what_sample_refuses() -> None:
 )
 def test_wrong_kinds(call: Any, error: type[Exception], fragments: list[str]) -> None:
     refuse(call, error, *fragments)
+
+
+@pytest.mark.parametrize("progress", ["no", None, 0, 1])
+@pytest.mark.usefixtures("no_sampler")
+def test_progress_is_shown_or_not(progress: Any) -> None:
+    posterior = tc.Posterior(log_prior, log_likelihood)
+    for name, call in (
+        ("sample", lambda: tc.sample(jr.key(0), kernel_with(), 0.5, 3, progress=progress)),
+        ("prepare", lambda: tc.prepare(posterior, ROWS, 0.5, progress=progress)),
+        ("find_reference", lambda: tc.surrogates.find_reference(posterior, ROWS, 0.5, progress=progress)),
+    ):
+        refuse(call, TypeError, f"`{name}(progress=...)` must be True", "False", f"got {progress!r}.")
 
 
 def test_a_long_value_is_quoted_in_brief() -> None:

@@ -26,7 +26,7 @@ from tallchain.types import (
     PyTree,
     Source,
 )
-from tallchain.validation import brief, is_whole
+from tallchain.validation import brief, check_switch, is_whole
 
 _BATCH = 50  # rows between two judgements, if more than the least are needed
 _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be useful
@@ -163,6 +163,7 @@ def prepare(
     """
     begun = time.perf_counter()
     _check_numbers(orders, num_draws, seed)
+    check_switch("prepare", "progress", progress)
     source = as_shuffled("prepare", data, batch_size)
     population = source.population
     if population.num_exact or population.num_rows != population.total:

@@ -37,7 +37,7 @@ from tallchain.types import (
     Source,
     Surrogate,
 )
-from tallchain.validation import brief, is_whole
+from tallchain.validation import brief, is_truth, is_whole
 
 _FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
 
@@ -83,7 +83,7 @@ def sample(
             function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
-    _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size)
+    _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
     _check_recentre(kernel, recentre, num_chains)
     key = single_key("sample(key=...)", key)
@@ -146,7 +146,7 @@ def sample(
         if scan and last.kernel and not interrupt.is_set():
             scan_key = jr.fold_in(key, num_chains)
             try:
-                found = _scanned(last.kernel, recorder, scan, scan_key, interrupt, progress=progress is True)
+                found = _scanned(last.kernel, recorder, scan, scan_key, interrupt, progress=progress)
             except Exception as error:
                 raise SamplingError(
                     f"The draws are made, but the scan of all rows that checks them failed: {error!r}. They are in "
@@ -180,13 +180,13 @@ def _scanned(
     key: Array,
     interrupt: threading.Event,
     *,
-    progress: bool,
+    progress: bool | Callable[[int, int], None],
 ) -> _Found:
     """Read every row at some proposals."""
     began = time.perf_counter()
-    draws = recorder.draws()
+    draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
     try:
-        found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=progress), ()
+        found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=has_bar), ()
     except KeyboardInterrupt:
         found, notes = None, ("the scan was interrupted",)
     return _Found(found, time.perf_counter() - began, notes)
@@ -213,7 +213,14 @@ def _notes_of(source: Source) -> tuple[str, ...]:
 
 
 def _check_arguments(
-    kernel: Any, schedule: Any, num_samples: Any, num_chains: Any, num_warmup: Any, scan: Any, chunk_size: Any
+    kernel: Any,
+    schedule: Any,
+    num_samples: Any,
+    num_chains: Any,
+    num_warmup: Any,
+    scan: Any,
+    chunk_size: Any,
+    progress: Any,
 ) -> None:
     for name, value, least in (
         ("num_samples", num_samples, 1),
@@ -230,6 +237,11 @@ def _check_arguments(
     if not (schedule is None or isinstance(schedule, Schedule)):
         raise TypeError(
             f"`sample(schedule=...)` must be a Schedule(temperature=..., scale=...); got {brief(schedule)}."
+        )
+    if not (is_truth(progress) or callable(progress)):
+        raise TypeError(
+            "`sample(progress=...)` must be True, False or a function of the draws so far and all draws; got "
+            f"{brief(progress)}."
         )
 
 

@@ -73,8 +73,17 @@ class Schedule:
 
 def _values(name: str, function: Callable[[Array], PyTree], draws: np.ndarray) -> list[tuple[int, PyTree]]:
     """Evaluate a schedule at some draws, traced as it will be."""
+
+    def numbers(draw: Array) -> PyTree:
+        value = function(draw)
+        if any(
+            not isinstance(leaf, jax.Array | np.ndarray | np.generic | float | int) for leaf in jax.tree.leaves(value)
+        ):
+            raise TypeError(f"`Schedule({name}=...)` must return numbers, at every draw; it returned {brief(value)}.")
+        return value
+
     try:
-        values = jax.tree.map(np.asarray, jax.vmap(function)(jnp.asarray(draws)))
+        values = jax.tree.map(np.asarray, jax.vmap(numbers)(jnp.asarray(draws)))
     except jax.errors.ConcretizationTypeError as error:
         raise TypeError(
             f"`Schedule({name}=...)` is traced: write `jnp.where(draw < 400, a, b)` for `a if draw < 400 else b`."

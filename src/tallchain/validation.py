@@ -32,6 +32,13 @@ def is_truth(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
+def check_switch(call: str, name: str, value: Any) -> bool:
+    """Return True or False; refuse anything else."""
+    if not is_truth(value):
+        raise TypeError(f"`{call}({name}=...)` must be True or False; got {brief(value)}.")
+    return bool(value)
+
+
 def brief(value: Any) -> str:
     """Quote a value in an error: its repr, cut where that is long."""
     return cut(repr(value))

@@ -299,6 +299,7 @@ REFUSALS = {
         "do not take the positions of the trace, of shapes {'a': (), 'b': ()}. Give the trace as `sample` returned it",
         trace=trace_of(shape=(2, 5), position={"a": np.zeros((2, 5)), "b": np.zeros((2, 5))}),
     ),
+    "progress": Case(TypeError, "`audit(progress=...)` must be True or False; got 'no'.", options={"progress": "no"}),
     "vectors": Case(ValueError, "of shapes (3,)", trace=trace_of(shape=(2, 5), position=np.zeros((2, 5, 3)))),
 } | {
     f"{name}={value!r}": Case(

@@ -39,7 +39,7 @@ from tallchain.names import all_coordinates
 from tallchain.settings import describe, settings_of
 from tallchain.surrogates.residual import digits
 from tallchain.types import IntegratedTest
-from tallchain.validation import brief, is_positive, is_whole
+from tallchain.validation import brief, check_switch, is_positive, is_whole
 
 
 def audit(
@@ -87,6 +87,7 @@ def audit(
         progress: show a progress bar (needs `rich`); without a terminal, a line every ten seconds or more.
     """
     _check_numbers(num_decisions, num_trials, seed, max_log_ratio, tolerance, drift_tolerance)
+    progress = check_switch("audit", "progress", progress)
     num_decisions, num_trials = int(num_decisions), None if num_trials is None else int(num_trials)
     _check_trace(kernel, trace)
     began = time.perf_counter()

@@ -8,7 +8,7 @@ import numpy as np
 
 from tallchain import frames
 from tallchain.models.likelihoods import NormalLogPrior
-from tallchain.validation import is_positive
+from tallchain.validation import check_switch, is_positive
 
 INTERCEPT = "(intercept)"
 
@@ -83,13 +83,6 @@ def prior(call: str, prior_sd: float | None) -> NormalLogPrior:
             f"`{call}(prior_sd=...)` must be a positive number, or None for a flat prior; got {prior_sd!r}."
         )
     return NormalLogPrior(None if prior_sd is None else float(prior_sd))
-
-
-def check_switch(call: str, name: str, value: Any) -> bool:
-    """Return True or False; refuse anything else."""
-    if not isinstance(value, bool):
-        raise TypeError(f"`{call}({name}=...)` must be True or False; got {value!r}.")
-    return value
 
 
 def _features(call: str, features: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallchain.functions import shared
-from tallchain.models.design import Design, check_switch, counts, design, labels, numbers, prior
+from tallchain.models.design import Design, counts, design, labels, numbers, prior
 from tallchain.models.likelihoods import (
     LinearLogLikelihood,
     LinearLogPrior,
@@ -20,7 +20,7 @@ from tallchain.models.likelihoods import (
 from tallchain.models.posterior import Posterior
 from tallchain.models.range_bound import RangeBound
 from tallchain.types import PyTree
-from tallchain.validation import is_positive
+from tallchain.validation import check_switch, is_positive
 
 
 class Regression(NamedTuple):

@@ -34,6 +34,7 @@ from tallchain.surrogates.passes import as_floats
 from tallchain.surrogates.point import Point, symmetric
 from tallchain.surrogates.start import check_start
 from tallchain.types import Posterior, PyTree, Source
+from tallchain.validation import check_switch
 
 _TOLERANCE = 3e-3  # of the optimiser, roughly in standard deviations
 _NEAR = 1e-2  # decrement to reach by polishing; above FAR it is refused
@@ -107,8 +108,9 @@ def find_reference(
         NoReferenceError: if no mode is found; it says what to do about it.
     """
     begun = time.perf_counter()
+    progress = check_switch("find_reference", "progress", progress)
     source, start = check_start(posterior, data, initial, max_iterations)
-    with shown(bool(progress), "finding the mode") as show:
+    with shown(progress, "finding the mode") as show:
 
         def report(num_passes: int, distance: float) -> None:
             show(num_passes, f"sweep {num_passes}, about {distance:.2g} standard deviations away")
