@@ -46,6 +46,18 @@ REFUSED = {
     "no copy": ({"copies": np.zeros(60, int)}, "`reweighted(copies=...)` must be whole numbers, at least 1"),
     "some copies": ({"copies": [1, 2]}, "one for each of the 60 rows"),
     "batch": ({"batch_size": 61}, "`reweighted(batch_size=...)` must be a whole number between 1 and 60"),
+    "batch of copies": (
+        {"batch_size": 121, "copies": COPIES},
+        "`reweighted(batch_size=...)` must be a whole number between 1 and 120, the number of copies of rows; got 121",
+    ),
+    "batch of what is left": (
+        {"batch_size": 115, "copies": COPIES, "exact": EXACT},
+        "leaves 114 of 120 copies of rows to sample from, fewer than a batch of 115",
+    ),
+    "no batch": (
+        {"batch_size": 0, "exact": EXACT},
+        "`reweighted(batch_size=...)` must be a whole number between 1 and",
+    ),
 }
 
 
@@ -55,6 +67,13 @@ def test_refusals(name: str, weights: dict[str, Any], fragment: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         SOURCES[name](DATA, 5).reweighted(**weights)
     assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_batch_may_be_as_large_as_all_copies(name: str) -> None:
+    assert SOURCES[name](DATA, 5).reweighted(copies=COPIES, batch_size=np.int8(120)).population[:2] == (120, 120)
+    assert SOURCES[name](DATA, 5).reweighted(EXACT, COPIES, 114).population[:2] == (114, 114)
+    assert Shuffled(DATA, 114, exact=EXACT, copies=COPIES).population[:2] == (114, 114)
 
 
 def test_reweighted_twice_is_refused() -> None:

@@ -7,14 +7,27 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.sources.rows import MOST_ROWS
+from tallchain.sources.rows import MOST_ROWS, check_batch_size
+from tallchain.validation import is_whole
 
 
-def check_weights(
-    call: str, exact: Any, copies: Any, num_rows: int, batch_size: int
-) -> tuple[np.ndarray, np.ndarray | None]:
+def check_weights(call: str, exact: Any, copies: Any, num_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the rows to read always and how often to have each row, or raise an error that says what is wrong."""
-    return _check_exact(call, exact, num_rows, batch_size), _check_copies(call, copies, num_rows)
+    return _check_exact(call, exact, num_rows), _check_copies(call, copies, num_rows)
+
+
+def check_batch_of(call: str, batch_size: Any, num_rows: int, exact: np.ndarray, copies: np.ndarray | None) -> int:
+    """Return the batch size, or raise an error if it exceeds the rows to sample from, with all their copies."""
+    left = num_rows - len(exact)
+    if copies is not None:
+        left = int(copies.sum(dtype=np.int64) - copies[exact].sum(dtype=np.int64))
+    if len(exact) and is_whole(batch_size, least=left + 1):
+        of = f"{num_rows} rows" if copies is None else f"{copies.sum(dtype=np.int64)} copies of rows"
+        raise ValueError(
+            f"`{call}(exact=...)` leaves {left} of {of} to sample from, fewer than a batch of {batch_size}. Name fewer "
+            "rows."
+        )
+    return check_batch_size(call, batch_size, left, "rows" if copies is None else "copies of rows")
 
 
 def slots_of(num_rows: int, exact: np.ndarray, copies: np.ndarray | None) -> np.ndarray:
@@ -50,7 +63,7 @@ def _check_copies(call: str, copies: Any, num_rows: int) -> np.ndarray | None:
     return counts.astype(np.int64) if counts.dtype == np.uint64 else counts  # np.repeat takes no uint64
 
 
-def _check_exact(call: str, exact: Any, num_rows: int, batch_size: int) -> np.ndarray:
+def _check_exact(call: str, exact: Any, num_rows: int) -> np.ndarray:
     indices = np.asarray(exact)
     if indices.size == 0:
         return np.zeros(0, np.int32)
@@ -58,10 +71,5 @@ def _check_exact(call: str, exact: Any, num_rows: int, batch_size: int) -> np.nd
     if not is_index or len(np.unique(indices)) < len(indices):
         raise ValueError(
             f"`{call}(exact=...)` must be indices of rows, each once, between 0 and {num_rows - 1}; got {exact!r}."
-        )
-    if num_rows - len(indices) < batch_size:
-        raise ValueError(
-            f"`{call}(exact=...)` leaves {num_rows - len(indices)} of {num_rows} rows to sample from, fewer than a "
-            f"batch of {batch_size}. Name fewer rows."
         )
     return indices.astype(np.int32)

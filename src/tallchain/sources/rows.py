@@ -57,13 +57,13 @@ def take_data(call: str, data: PyTree) -> tuple[PyTree, int]:
     return data, num_rows
 
 
-def check_batch_size(call: str, batch_size: Any, num_rows: int) -> int:
+def check_batch_size(call: str, batch_size: Any, num_rows: int, of: str = "rows") -> int:
     """Return the batch size, or raise an error that says what is wrong with it."""
     if is_whole(batch_size, least=1) and batch_size <= num_rows:
         return int(batch_size)
     hint = f" Write {int(batch_size)}." if isinstance(batch_size, float) and batch_size.is_integer() else ""
     raise ValueError(
-        f"`{call}(batch_size=...)` must be a whole number between 1 and {num_rows}, the number of rows; got "
+        f"`{call}(batch_size=...)` must be a whole number between 1 and {num_rows}, the number of {of}; got "
         f"{batch_size!r}.{hint}"
     )
 

@@ -14,8 +14,8 @@ from jax import random as jr
 from tallchain.parts import part, replace, set_fields, static
 from tallchain.sources.copying import shuffle, shuffle_rows
 from tallchain.sources.permutation import mix, permute
-from tallchain.sources.reweighting import check_weights
-from tallchain.sources.rows import check_batch_size, take_data, take_rows, widest_window, window_width
+from tallchain.sources.reweighting import check_batch_of, check_weights
+from tallchain.sources.rows import take_data, take_rows, widest_window, window_width
 from tallchain.sources.stored import Stored
 from tallchain.types import (
     Array,
@@ -87,13 +87,13 @@ class Shuffled(Stored):
         copies: Any = None,
     ) -> None:
         data, num_rows = take_data("Shuffled", data)
-        batch_size = check_batch_size("Shuffled", batch_size, num_rows)
         if not (is_truth(windows) or (isinstance(windows, str) and windows == "auto")):
             raise ValueError(f'`Shuffled(windows=...)` must be True, False or "auto"; got {brief(windows)}.')
         windows = bool(windows) if is_truth(windows) else windows
         if not is_whole(seed, least=0):
             raise ValueError(f"`Shuffled(seed=...)` must be a whole number, at least 0; got {seed!r}.")
-        exact, copies = check_weights("Shuffled", exact, copies, num_rows, batch_size)
+        exact, copies = check_weights("Shuffled", exact, copies, num_rows)
+        batch_size = check_batch_of("Shuffled", batch_size, num_rows, exact, copies)
         self._begin(batch_size, int(seed), windows, num_rows)
         if len(exact) or copies is not None:
             set_fields(self, **self._weighed(data, exact, copies))

@@ -11,7 +11,7 @@ import numpy as np
 
 from tallchain.parts import part, replace, static
 from tallchain.sources.copying import copy_rows, order_rows
-from tallchain.sources.reweighting import check_weights, shares_of, slots_of
+from tallchain.sources.reweighting import check_batch_of, check_weights, shares_of, slots_of
 from tallchain.sources.rows import check_batch_size, take_rows
 from tallchain.sources.sweeping import add, sweep
 from tallchain.types import Array, Block, PyTree, RowFunction, Seen
@@ -39,12 +39,11 @@ class Stored:
 
     def reweighted(self, exact: Any = (), copies: Any = None, batch_size: int | None = None) -> Self:
         """Return a source of the same rows, some of them read always or more often; see `Source.reweighted`."""
-        if batch_size is not None:
-            check_batch_size("reweighted", batch_size, self.num_rows)
-        size = batch_size or self.batch_size
-        exact, copies = check_weights("reweighted", exact, copies, self.num_data, size)
+        size = self.batch_size if batch_size is None else batch_size
+        exact, copies = check_weights("reweighted", exact, copies, self.num_data)
         if not len(exact) and copies is None:
-            return replace(self, batch_size=size)
+            return replace(self, batch_size=check_batch_size("reweighted", size, self.num_rows))
+        size = check_batch_of("reweighted", size, self.num_data, exact, copies)
         held = self.order()
         if held is None:
             raise ValueError("`reweighted(...)`: this source is already reweighted. Reweight the one it was made from.")
