@@ -172,7 +172,11 @@ def test_refuses(prepared: tc.Prepared, key: jax.Array, options, error, message:
 def test_a_reweighted_source_is_refused_before_the_search() -> None:
     posterior = tc.Posterior(lambda t: -0.5 * t**2, lambda t, x: -0.5 * (x - t) ** 2)
     source = tc.Shuffled(np.linspace(-1, 1, 50, dtype=np.float32), 5)
-    for reweighted in (source.reweighted(exact=[1]), source.reweighted(copies=np.full(50, 2))):
+    for reweighted in (
+        source.reweighted(exact=[1]),
+        source.reweighted(copies=np.full(50, 2)),
+        source.reweighted(copies=np.ones(50, int)),
+    ):
         with pytest.raises(ValueError, match=r"`prepare\(data=...\)`: the source is already reweighted"):
             tc.prepare(posterior, reweighted, 0.0)
 

@@ -16,7 +16,7 @@ from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.proposals import PCN, RandomWalk
-from tallchain.sources import as_shuffled
+from tallchain.sources import as_shuffled, check_plain
 from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
 from tallchain.types import (
     AcceptanceTest,
@@ -165,9 +165,7 @@ def prepare(
     _check_numbers(orders, num_draws, seed)
     check_switch("prepare", "progress", progress)
     source = as_shuffled("prepare", data, batch_size)
-    population = source.population
-    if population.num_exact or population.num_rows != population.total:
-        raise ValueError("`prepare(data=...)`: the source is already reweighted. Give the one it was made from.")
+    check_plain("prepare", source)
     reference = find_reference(posterior, source, initial, progress=progress)
     laplace = reference.laplace
 

@@ -139,7 +139,8 @@ def test_refuses() -> None:
 @pytest.mark.parametrize(
     "copies", [np.full(len(MODEL.data["y"]), 2), np.ones(len(MODEL.data["y"]), int)], ids=["two", "one"]
 )
-def test_a_source_that_is_reweighted_already_is_refused(copies: np.ndarray) -> None:
+def test_a_source_that_is_reweighted_already_is_refused(copies: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tc.Shuffled(MODEL.data, 10).reweighted(copies=copies)
+    monkeypatch.setattr(tc.Shuffled, "order", lambda _: pytest.fail("a permutation of all rows was made"))
     with pytest.raises(ValueError, match="the source is already reweighted"):
         influence(MODEL.posterior, source, None, LAPLACE)

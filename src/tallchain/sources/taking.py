@@ -6,6 +6,7 @@ from typing import Any
 
 from tallchain.sources.rows import check_batch_size, take_data
 from tallchain.sources.shuffled import Shuffled
+from tallchain.sources.stored import Stored
 from tallchain.sources.with_replacement import WithReplacement
 from tallchain.types import Source
 
@@ -26,6 +27,14 @@ def as_shuffled(call: str, data: Any, batch_size: int | None) -> Source:
     data, num_rows = take_data(call, data)
     size = 1 if batch_size is None else check_batch_size(call, batch_size, num_rows)
     return Shuffled.of_checked(data, num_rows, size)
+
+
+def check_plain(call: str, source: Source) -> None:
+    """Refuse a source in which some rows are read always or come more often; no row is read."""
+    population = source.population
+    has_shares = isinstance(source, Stored) and source.share is not None  # even if every row has one copy
+    if population.num_exact or population.num_rows != population.total or has_shares:
+        raise ValueError(f"`{call}(data=...)`: the source is already reweighted. Give the one it was made from.")
 
 
 def count_rows(call: str, data: Any) -> int:

@@ -26,7 +26,7 @@ from jax import random as jr
 from tallchain.keys import make_key
 from tallchain.parts import part, static
 from tallchain.proposals.laplace import Laplace
-from tallchain.sources import as_source
+from tallchain.sources import as_source, check_plain
 from tallchain.sources.copying import allocate
 from tallchain.sources.rows import check_batch_size, take_rows
 from tallchain.sources.sweeping import row_at
@@ -154,8 +154,7 @@ def influence(
     source = as_source("influence", data)
     num_rows = source.population.total
     batch_size = check_batch_size("influence", batch_size, num_rows)
-    if source.order() is None:
-        raise ValueError("`influence(data=...)`: the source is already reweighted. Give the one it was made from.")
+    check_plain("influence", source)
     scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(seed)))
     in_float64 = needs_float64(num_rows, posterior.temperature)
     counts = [count for count in _EXACT if count <= num_rows // 4]
@@ -242,7 +241,8 @@ def _pairs(laplace: Laplace, key: Array, count: int) -> _Pairs:
 
 def _order(source: Source) -> np.ndarray:
     order = source.order()
-    assert order is not None
+    if order is None:
+        raise ValueError("`influence(data=...)`: the source does not say which row is which: its `order()` is None.")
     return order
 
 
