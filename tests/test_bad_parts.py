@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import tallchain as tc
 from refusals import ROWS, SCALE, kernel_with, log_likelihood, log_prior, refuse, table
 from tallchain.acceptance import correction
+from tallchain.parts import part
 
 
 @pytest.mark.parametrize("source", [tc.Shuffled, tc.WithReplacement])
@@ -174,6 +176,10 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
     refuse(call, error, *fragments)
 
 
+class Sub(tc.Shuffled):
+    """Inherits from a part, and lacks `@part`."""
+
+
 @table(
     {
         "acceptance class": (
@@ -210,6 +216,14 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
             "this one has 28 for 20 rows",
             "Leave the bound or the copies out",
         ),
+        "source that is no part": (
+            lambda: tc.MetropolisHastings(
+                tc.Posterior(log_prior, log_likelihood), Sub(ROWS, 5), proposal=tc.RandomWalk(1.0)
+            ),
+            TypeError,
+            "`MetropolisHastings(source=...)` got a Sub, whose class is not a part",
+            "Write `@part` above `class Sub`, after `from tallchain.parts import part`.",
+        ),
         "function for a posterior": (
             lambda: tc.MetropolisHastings(log_likelihood, tc.Shuffled(ROWS, 5), proposal=tc.RandomWalk(1.0)),
             TypeError,
@@ -219,3 +233,12 @@ def test_minibatch_barker(call: Any, error: type[Exception], fragments: list[str
 )
 def test_kernel(call: Any, error: type[Exception], fragments: list[str]) -> None:
     refuse(call, error, *fragments)
+
+
+def test_a_part_that_inherits_from_a_part_keeps_its_constructor() -> None:
+    """So that the advice above works."""
+    inherited = part(type("Inherited", (tc.Shuffled,), {}))
+    kernel = tc.MetropolisHastings(
+        tc.Posterior(log_prior, log_likelihood), inherited(ROWS, 5), proposal=tc.RandomWalk(1.0)
+    )
+    assert type(jax.tree.map(lambda leaf: leaf, kernel).source) is inherited

@@ -25,7 +25,7 @@ from tallchain.acceptance.minibatch_barker import MinibatchBarker
 from tallchain.checks import check_start
 from tallchain.functions import as_function
 from tallchain.keys import as_threefry
-from tallchain.parts import part, replace, set_fields, static
+from tallchain.parts import check_registered, part, replace, set_fields, static
 from tallchain.surrogates.residual import needs_float64, residual
 from tallchain.types import (
     AcceptanceTest,
@@ -168,6 +168,8 @@ class MetropolisHastings:
                     + (f" Did you mean `{value.__name__}(...)`?" if isinstance(value, type) else "")
                     + (" Use `regression.posterior`." if hasattr(value, "posterior") else "")
                 )
+            check_registered(f"MetropolisHastings({name}=...)", value)
+        check_registered("MetropolisHastings(surrogate=...)", surrogate)
         if not (bound is None or callable(bound)):
             raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {brief(bound)}.")
         share = proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0

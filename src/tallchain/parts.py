@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -22,9 +23,12 @@ def part(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree; fields marked `static()` belong to its structure.
 
     Constructors check and prepare what the user gave them; JAX rebuilds parts with tracers inside. So rebuilding skips
-    the constructor, unlike with `jax.tree_util.register_dataclass`.
+    the constructor, unlike with `jax.tree_util.register_dataclass`. A part that adds no field to the part it inherits
+    from keeps its constructor.
     """
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    adds = inspect.get_annotations(cls) or "__post_init__" in vars(cls)
+    is_alike = not adds and any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:])
+    cls = dataclasses.dataclass(frozen=True, eq=False, init=not is_alike)(cls)
     fields = dataclasses.fields(cls)
     leaves = [f.name for f in fields if not f.metadata.get("static")]
     statics = [f.name for f in fields if f.metadata.get("static")]
@@ -41,6 +45,16 @@ def part(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
     return cls
+
+
+def check_registered(call: str, value: Any) -> None:
+    """Refuse an object of a class that inherits from a part and is not one itself: JAX would not see its arrays."""
+    kind = type(value)
+    if dataclasses.is_dataclass(kind) and jax.tree_util.all_leaves([value]):
+        raise TypeError(
+            f"`{call}` got a {kind.__name__}, whose class is not a part: JAX does not see its arrays. Write `@part` "
+            f"above `class {kind.__name__}`, after `from tallchain.parts import part`."
+        )
 
 
 def replace(of: T, /, **changes: Any) -> T:
