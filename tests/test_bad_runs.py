@@ -101,27 +101,39 @@ def jnp_log(t: Array) -> Array:
     return jnp.sum(jnp.log(t))
 
 
+INITIAL = "`sample(initial=...)`: the initial position"
 FLOAT = "must be of a float type, so that a proposal can move it; got "
 
 
 @table(
     {
-        "whole number": (lambda: sample(1), TypeError, "The initial position " + FLOAT + "int32", "Write 1.0 for 1"),
-        "whole numbers": (lambda: sample(np.arange(3)), TypeError, "The initial position " + FLOAT + "int32"),
-        "truth": (lambda: sample(True), TypeError, "The initial position " + FLOAT + "bool"),
-        "complex": (lambda: sample(1j), TypeError, "The initial position " + FLOAT + "complex64"),
+        "whole number": (lambda: sample(1), TypeError, INITIAL + " " + FLOAT + "int32", "Write 1.0 for 1"),
+        "whole numbers": (lambda: sample(np.arange(3)), TypeError, INITIAL + " " + FLOAT + "int32"),
+        "truth": (lambda: sample(True), TypeError, INITIAL + " " + FLOAT + "bool"),
+        "complex": (lambda: sample(1j), TypeError, INITIAL + " " + FLOAT + "complex64"),
         "whole number in a dict": (
             lambda: sample({"a": 1.0, "b": 2}),
             TypeError,
-            "The initial position['b'] " + FLOAT + "int32",
+            INITIAL + "['b'] " + FLOAT + "int32",
         ),
-        "not a number": (lambda: sample(np.nan), ValueError, "The initial position must be finite; got array([nan]"),
+        "not a number": (lambda: sample(np.nan), ValueError, INITIAL + " must be finite; got array([nan]"),
         "infinite in a dict": (
             lambda: sample({"a": 1.0, "b": jnp.array([0.0, jnp.inf])}),
             ValueError,
-            "The initial position['b'] must be finite; got array([[ 0., inf]]",
+            INITIAL + "['b'] must be finite; got array([[ 0., inf]]",
         ),
-        "nothing": (lambda: sample({}), ValueError, "The initial position must hold at least one array"),
+        "nothing": (lambda: sample({}), ValueError, INITIAL + " must hold at least one number; got {}"),
+        "no position": (lambda: sample(None), ValueError, INITIAL + " must hold at least one number; got None"),
+        "no numbers": (
+            lambda: sample(jnp.zeros(0)),
+            ValueError,
+            INITIAL + " must hold at least one number; got Array([]",
+        ),
+        "text": (
+            lambda: sample("text"),
+            TypeError,
+            "`sample(initial=...)` must be a position: an array, or a pytree of arrays; got 'text'.",
+        ),
         "ambiguous": (
             lambda: sample(jnp.zeros(3), num_chains=3),
             ValueError,
@@ -236,8 +248,9 @@ def test_schedules(call: Any, error: type[Exception], fragments: list[str]) -> N
 
 def test_init_refuses_what_sample_refuses() -> None:
     """The BlackJAX side of the kernel checks starts as well."""
-    refuse(lambda: kernel_with().init(1), TypeError, "The initial position " + FLOAT + "int32")
-    refuse(lambda: kernel_with().init(np.nan), ValueError, "The initial position must be finite")
+    quoted = INITIAL.replace("sample(initial=...)", "kernel.init(position=...)")
+    refuse(lambda: kernel_with().init(1), TypeError, quoted + " " + FLOAT + "int32")
+    refuse(lambda: kernel_with().init(np.nan), ValueError, quoted + " must be finite")
     refuse(lambda: kernel_with(log_prior=lambda t: -jnp.inf).init(1.0), ValueError, PRIOR + " is -inf")
     refuse(lambda: jax.jit(kernel_with().init)(1), TypeError, FLOAT + "int32")
 

@@ -15,9 +15,26 @@ from tallchain.validation import brief, is_traced
 _EVALUATIONS = 2**18  # row likelihoods evaluated to look for values that are not finite
 
 
-def check_start(target: Target, proposal: Proposal, bound: Any, positions: PyTree) -> None:
+def check_position(call: str, position: Any) -> PyTree:
+    """Return a position as arrays, or raise an error if it does not hold numbers."""
+
+    def array(leaf: Any) -> Any:
+        try:
+            return jnp.asarray(leaf)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"`{call}` must be a position: an array, or a pytree of arrays; got {brief(leaf)}."
+            ) from error
+
+    arrays = jax.tree.map(array, position)
+    if sum(leaf.size for leaf in jax.tree.leaves(arrays)) == 0:
+        raise ValueError(f"`{call}`: the initial position must hold at least one number; got {brief(position)}.")
+    return arrays
+
+
+def check_start(call: str, target: Target, proposal: Proposal, bound: Any, positions: PyTree) -> None:
     """Refuse a start from which this kernel cannot run; `positions` has the chains along the first axis."""
-    _check_floats(positions)
+    _check_floats(call, positions)
     posterior, surrogate, source = target
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     if surrogate is not None:
@@ -45,24 +62,21 @@ def are_scalars(target: Target, position: PyTree) -> bool:
     return jnp.shape(prior) == jnp.shape(likelihood) == ()
 
 
-def _check_floats(positions: PyTree) -> None:
-    leaves = jax.tree_util.tree_leaves_with_path(positions)
-    if not leaves:
-        raise ValueError("The initial position must hold at least one array; got an empty pytree.")
-    for path, leaf in leaves:
-        where = f"initial position{jax.tree_util.keystr(path)}"
+def _check_floats(call: str, positions: PyTree) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(positions):
+        where = f"`{call}`: the initial position{jax.tree_util.keystr(path)}"
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise TypeError(
-                f"The {where} must be of a float type, so that a proposal can move it; got {leaf.dtype}. "
+                f"{where} must be of a float type, so that a proposal can move it; got {leaf.dtype}. "
                 "Write 1.0 for 1, or convert it with `jnp.asarray(x, float)`."
             )
         if leaf.dtype.itemsize < 4:
             raise TypeError(
-                f"The {where} must be float32 or float64; got {leaf.dtype}, which would give draws with 2 or 3 "
+                f"{where} must be float32 or float64; got {leaf.dtype}, which would give draws with 2 or 3 "
                 "digits. Convert it with `jnp.asarray(x, jnp.float32)`."
             )
         if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
-            raise ValueError(f"The {where} must be finite; got {brief(np.asarray(leaf))}.")
+            raise ValueError(f"{where} must be finite; got {brief(np.asarray(leaf))}.")
 
 
 def check_scalar(call: str, hint: str, function: Any, *arguments: PyTree) -> None:

@@ -22,7 +22,7 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
-from tallchain.checks import check_start
+from tallchain.checks import check_position, check_start
 from tallchain.functions import as_function
 from tallchain.keys import as_threefry
 from tallchain.parts import check_registered, part, replace, set_fields, static
@@ -215,9 +215,11 @@ class MetropolisHastings:
                 f"{float(self.posterior.temperature):g} multiply the rounding of a float32 log ratio into noise. Call "
                 "`init` and `step` inside `with jax.enable_x64(True):`, as `sample` does by itself."
             )
-        positions = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], position)
-        check_start(self.target, self.proposal, self.bound, positions)
-        return State(jax.tree.map(jnp.asarray, position))
+        call = "kernel.init(position=...)"
+        position = check_position(call, position)
+        positions = jax.tree.map(lambda leaf: leaf[None], position)
+        check_start(call, self.target, self.proposal, self.bound, positions)
+        return State(position)
 
     def step(self, rng_key: Array, state: State) -> tuple[State, Verdict]:
         """Make one decision, reading as many windows as it takes."""

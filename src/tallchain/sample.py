@@ -19,7 +19,7 @@ from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import scan as scan_rows
 from tallchain.checking.trace import Trace
 from tallchain.checking.verdict import Scan
-from tallchain.checks import are_scalars, check_start
+from tallchain.checks import are_scalars, check_position, check_start
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
@@ -123,7 +123,7 @@ def sample(
 
     with catch_interrupt() as interrupt, digits(kernel.in_float64):
         first = schedule.at(kernel, jnp.int32(0))
-        check_start(first.target, first.proposal, first.bound, positions)
+        check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
         keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, positions), num_draws)
         run = lockstep.Runner(kernel, schedule, keys, slots).start(positions)
@@ -260,10 +260,10 @@ def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) 
 
 def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int) -> PyTree:
     """Return positions with the chains along a first axis, from one position or one per chain."""
-    initial = jax.tree.map(jnp.asarray, initial)
+    initial = check_position("sample(initial=...)", initial)
     leaves = jax.tree.leaves(initial)
     shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)
-    if not leaves or any(leaf.ndim == 0 for leaf in leaves):
+    if any(leaf.ndim == 0 or len(leaf) == 0 for leaf in leaves):
         return shared
     is_one = are_scalars(kernel.target, initial)
     is_each = are_scalars(kernel.target, jax.tree.map(lambda leaf: leaf[0], initial))
