@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.types import Proposal, PyTree, Target
+from tallchain.types import Proposal, PyTree, Source, Target
 from tallchain.validation import brief, is_traced
 
 _EVALUATIONS = 2**18  # row likelihoods evaluated to look for values that are not finite
@@ -40,15 +40,28 @@ def check_start(call: str, target: Target, proposal: Proposal, bound: Any, posit
     if surrogate is not None:
         surrogate.check(first)
     check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, first)
+    check_likelihood(posterior.log_likelihood, first, source)
     row = jax.tree.map(lambda leaf: leaf[0], source.some_rows(1))
-    hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
-    check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, first, row)
     _ask_about_row(posterior.log_likelihood, first, row, source.population.total)
     if bound is not None:
         check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", bound, first, first)
     if not is_traced((target, proposal, positions)):
         proposal.check(first)
         _check_values(target, positions)
+
+
+def check_posterior(call: str, posterior: Any) -> None:
+    """Refuse what is no posterior."""
+    if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
+        hint = " Use `regression.posterior`." if hasattr(posterior, "posterior") else ""
+        raise TypeError(f"`{call}(posterior=...)` must be a Posterior(...); got {brief(posterior)}.{hint}")
+
+
+def check_likelihood(log_likelihood: Any, position: PyTree, source: Source) -> None:
+    """Refuse a log likelihood that is not one float at this position and a row of the source; nothing is computed."""
+    row = jax.tree.map(lambda leaf: leaf[0], source.some_rows(1))
+    hint = "It is for ONE row, and tallchain maps it over rows: sum over the entries of a row, not over rows."
+    check_scalar("log_likelihood(position, row)", hint, log_likelihood, position, row)
 
 
 def are_scalars(target: Target, position: PyTree) -> bool:

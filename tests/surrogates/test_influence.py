@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +13,7 @@ from jax import random as jr
 
 import tallchain as tc
 from tallchain.models import linear_regression, logistic_regression
-from tallchain.surrogates import Influence, Taylor, find_reference, influence
+from tallchain.surrogates import Influence, Laplace, Taylor, find_reference, influence
 
 NUM_ROWS, DRAWS = 3001, 6
 RANDOM = np.random.default_rng(12)
@@ -134,6 +137,31 @@ def test_refuses() -> None:
     bad = MODEL.data | {"x": jnp.asarray(X).at[5].set(jnp.inf)}
     with pytest.raises(ValueError, match="row 5 is not finite"):
         influence(MODEL.posterior, bad, SURROGATE, LAPLACE)
+
+
+OTHER = Laplace(np.zeros(3), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"seed": -1}, ValueError, "`influence(seed=...)` must be a whole number, at least 0; got -1."),
+        ({"seed": "a"}, ValueError, "`influence(seed=...)` must be a whole number, at least 0; got 'a'."),
+        ({"posterior": 3}, TypeError, "`influence(posterior=...)` must be a Posterior(...); got 3."),
+        ({"posterior": MODEL}, TypeError, "Use `regression.posterior`."),
+        ({"laplace": REFERENCE}, TypeError, "`influence(laplace=...)` must be a Laplace(...), e.g."),
+        ({"laplace": OTHER, "surrogate": None}, ValueError, "`influence(posterior=..., laplace=...)`, at the mean"),
+        ({"laplace": OTHER}, ValueError, "has a position of shapes (2,); the chain's has (3,)"),
+        ({"surrogate": REFERENCE}, TypeError, "`influence(surrogate=...)` must be a Taylor(...) or None; got"),
+    ],
+)
+def test_parts_are_checked_before_rows_are_read(
+    changed: dict[str, Any], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tc.WithReplacement, "sweep", lambda *_, **options: pytest.fail("rows were read"))
+    parts = {"posterior": MODEL.posterior, "data": MODEL.data, "surrogate": SURROGATE, "laplace": LAPLACE}
+    with pytest.raises(error, match=re.escape(message)):
+        influence(**parts | changed)
 
 
 @pytest.mark.parametrize(

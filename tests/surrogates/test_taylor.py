@@ -295,6 +295,18 @@ def test_refuses(name: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("reference", ["mode", Taylor, object()])
+def test_what_is_no_reference_is_quoted(reference: Any) -> None:
+    with pytest.raises(TypeError, match=r"`Taylor\(reference=...\)` must be a Reference, .*; got ['<]"):
+        Taylor(MODEL.posterior, MODEL.data, reference)
+
+
+def test_what_is_no_posterior_is_quoted() -> None:
+    for reference in (REFERENCE, REFERENCE.position):
+        with pytest.raises(TypeError, match=r"`Taylor\(posterior=...\)` must be a .* Use `regression.posterior`\."):
+            Taylor(MODEL, MODEL.data, reference)
+
+
 def test_a_position_of_another_shape_is_refused_before_it_compiles(key: jax.Array) -> None:
     kernel = logistic_kernel(surrogate=Taylor(MODEL.posterior, MODEL.data, REFERENCE), proposal=tc.RandomWalk(0.1))
     with pytest.raises(ValueError, match="has a position of shapes"):

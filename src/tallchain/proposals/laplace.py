@@ -91,6 +91,14 @@ def _fill(laplace: Laplace, mean: PyTree, factor: np.ndarray, inverse: np.ndarra
 # ---- checks ------------------------------------------------------------------------------------
 
 
+def check_laplace(call: str, laplace: Any) -> None:
+    """Refuse what is no Laplace approximation."""
+    if isinstance(laplace, type) or not hasattr(laplace, "factor"):
+        raise TypeError(
+            f"`{call}(laplace=...)` must be a Laplace(...), e.g. `find_reference(...).laplace`; got {brief(laplace)}."
+        )
+
+
 def _position(mean: PyTree) -> PyTree:
     """Return the mean in JAX's default float."""
     for leaf in jax.tree.leaves(mean):

@@ -20,7 +20,7 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
 from tallchain.parts import part, replace, set_fields, static
-from tallchain.proposals.laplace import Laplace
+from tallchain.proposals.laplace import Laplace, check_laplace
 from tallchain.proposals.random_walk import BEST_WALK
 from tallchain.types import Array, Proposed, PyTree, Target, dot
 from tallchain.validation import brief, is_positive, is_traced
@@ -47,11 +47,7 @@ class PCN:
     walk: float = static(0.0)
 
     def __post_init__(self) -> None:
-        if isinstance(self.laplace, type) or not hasattr(self.laplace, "factor"):
-            raise TypeError(
-                "`PCN(laplace=...)` must be a Laplace(...), e.g. `find_reference(...).laplace`; got "
-                f"{brief(self.laplace)}."
-            )
+        check_laplace("PCN", self.laplace)
         if not is_traced(self.beta) and not (is_positive(self.beta) and self.beta <= 1):
             raise ValueError(f"`PCN(beta=...)` must be above 0 and at most 1; got {brief(self.beta)}.")
         if np.ndim(self.walk) or not (self.walk == 0 or (is_positive(self.walk) and self.walk < 1)):

@@ -9,7 +9,7 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
 from tallchain.parts import part, replace
-from tallchain.proposals.laplace import Laplace
+from tallchain.proposals.laplace import Laplace, check_laplace
 from tallchain.types import Array, Proposed, PyTree, Target, dot
 from tallchain.validation import brief, is_positive, is_traced
 
@@ -56,11 +56,7 @@ class RandomWalk:
             scale: None for 2.38/sqrt(d), the best for Metropolis' test on a normal distribution of many dimensions
                 (Roberts, Gelman and Gilks 1997).
         """
-        if isinstance(laplace, type) or not hasattr(laplace, "factor"):
-            raise TypeError(
-                "`RandomWalk.preconditioned(laplace=...)` must be a Laplace(...), e.g. "
-                f"`find_reference(...).laplace`; got {brief(laplace)}."
-            )
+        check_laplace("RandomWalk.preconditioned", laplace)
         if scale is not None and not is_positive(scale):
             raise ValueError(
                 f"`RandomWalk.preconditioned(scale=...)` must be a positive number or None; got {brief(scale)}."

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
+from tallchain.checks import check_likelihood, check_posterior
 from tallchain.keys import make_key
 from tallchain.parts import part, static
-from tallchain.proposals.laplace import Laplace
+from tallchain.proposals.laplace import Laplace, check_laplace
 from tallchain.sources import as_source, check_plain
 from tallchain.sources.copying import allocate
 from tallchain.sources.rows import check_batch_size, take_rows
@@ -148,14 +149,20 @@ def influence(
     """
     if not (method is None or method in METHODS):
         raise ValueError(f"`influence(method=...)` must be one of {', '.join(METHODS)} or None; got {brief(method)}.")
-    if not is_whole(num_draws, least=2):
-        raise ValueError(f"`influence(num_draws=...)` must be a whole number, at least 2; got {brief(num_draws)}.")
+    for name, value, least in (("num_draws", num_draws, 2), ("seed", seed, 0)):
+        if not is_whole(value, least):
+            raise ValueError(f"`influence({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
+    _check_parts(posterior, surrogate, laplace)
     begun, num_draws = time.perf_counter(), int(num_draws)
     source = as_source("influence", data)
     num_rows = source.population.total
     batch_size = check_batch_size("influence", batch_size, num_rows)
     check_plain("influence", source)
-    scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(seed)))
+    try:
+        check_likelihood(posterior.log_likelihood, laplace.mean, source)
+    except ValueError as error:
+        raise ValueError(f"`influence(posterior=..., laplace=...)`, at the mean of the latter: {error}") from error
+    scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(int(seed))))
     in_float64 = needs_float64(num_rows, posterior.temperature)
     counts = [count for count in _EXACT if count <= num_rows // 4]
     with digits(in_float64):
@@ -193,6 +200,16 @@ def influence(
         rows_swept=2 * num_draws * num_rows,
         seconds=time.perf_counter() - begun,
     )
+
+
+def _check_parts(posterior: Any, surrogate: Any, laplace: Any) -> None:
+    check_posterior("influence", posterior)
+    check_laplace("influence", laplace)
+    if surrogate is None:
+        return
+    if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
+        raise TypeError(f"`influence(surrogate=...)` must be a Taylor(...) or None; got {brief(surrogate)}.")
+    surrogate.check(laplace.mean)
 
 
 def _plans(sums: np.ndarray, counts: list[int], num_rows: int, slots: int) -> tuple[Plan, ...]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.checks import check_scalar
+from tallchain.checks import check_likelihood, check_posterior, check_scalar
 from tallchain.sources import as_source
 from tallchain.types import PyTree, Source
 from tallchain.validation import brief, is_whole
@@ -18,19 +18,15 @@ _MOST_COORDINATES = 2000
 
 def check_start(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> tuple[Source, PyTree]:
     """Return a source, and the start in JAX's default float, or raise an error that says what is wrong."""
-    if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
-        hint = " Use `regression.posterior`." if hasattr(posterior, "posterior") else ""
-        raise TypeError(f"`find_reference(posterior=...)` must be a Posterior(...); got {brief(posterior)}.{hint}")
+    check_posterior("find_reference", posterior)
     source = as_source("find_reference", data)
     if not is_whole(max_iterations, least=1):
         raise ValueError(
             f"`find_reference(max_iterations=...)` must be a whole number, at least 1; got {brief(max_iterations)}."
         )
     start = _check_initial(initial)
-    row = jax.tree.map(lambda leaf: leaf[0], source.some_rows(1))
     check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, start)
-    hint = "It is for ONE row: sum over the entries of a row, not over rows."
-    check_scalar("log_likelihood(position, row)", hint, posterior.log_likelihood, start, row)
+    check_likelihood(posterior.log_likelihood, start, source)
     return source, start
 
 

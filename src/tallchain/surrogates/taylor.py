@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from tallchain.checks import check_posterior
 from tallchain.parts import part, set_fields, static
 from tallchain.sources import as_source, count_rows
 from tallchain.surrogates.passes import Passes
@@ -68,6 +69,7 @@ class Taylor:
     def __init__(
         self, posterior: Posterior, data: PyTree | Source, reference: Reference | PyTree, order: int = 2
     ) -> None:
+        check_posterior("Taylor", posterior)
         if order not in (1, 2):
             raise ValueError(f"`Taylor(order=...)` must be 1 or 2; got {brief(order)}.")
         num_rows = count_rows("Taylor", data)
@@ -129,7 +131,13 @@ class Taylor:
 
 
 def _check_position(posterior: Posterior, source: Source, position: Any) -> PyTree:
-    position = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), position)
+    try:
+        position = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), position)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "`Taylor(reference=...)` must be a Reference, as `find_reference` returns it, or a position of the "
+            f"posterior; got {brief(position)}."
+        ) from error
     row = jax.tree.map(lambda leaf: leaf[0], source.some_rows(1))
     try:
         shape = jax.eval_shape(posterior.log_likelihood, position, row).shape
