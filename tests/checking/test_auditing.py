@@ -262,6 +262,13 @@ def test_interrupt_keeps_the_trials_made(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "INTERRUPTED" in str(audit)
 
 
+def test_interrupt_after_the_trials_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "regress", _interrupted(auditing.regress))
+    audit = scaled_audit(1.1, num_decisions=4, num_trials=8)
+    assert audit.num_trials == 8
+    assert not audit.is_interrupted
+
+
 def test_interrupt_of_the_scan_ends_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_begin", _interrupted(scan._begin))
     with pytest.raises(KeyboardInterrupt, match="before all rows were read"):

@@ -72,6 +72,9 @@ def audit(
     `tallchain.checking.drift`); where there are fewer than five decisions for each coefficient, products are left out,
     then squares, then the whole estimate.
 
+    Ctrl-C or SIGTERM ends the repeats, and the audit is made of those that are finished, with `is_interrupted` set.
+    After the repeats it changes nothing; while all rows are read it ends the audit. A second one always ends it.
+
     Args:
         kernel: the sampler that made the trace, as it was at the end of the run: `trace.kernel`. A kernel with a
             different surrogate is refused.
@@ -92,39 +95,40 @@ def audit(
     _check_trace(kernel, trace)
     began = time.perf_counter()
     pair_key, trial_key = jr.split(make_key(seed))
-    with catch_interrupt() as interrupt, digits(kernel.in_float64):
-        pairs = make_pairs(kernel, trace.position, num_decisions, pair_key)
-        log_ratio = exact_log_ratios(kernel, pairs, interrupt, progress=progress)
-        count = choose_trials(kernel, trace, num_decisions) if num_trials is None else num_trials
-        trials = repeat(kernel, pairs, count, key=trial_key, interrupt=interrupt, progress=progress)
-    is_integrated = isinstance(kernel.acceptance, IntegratedTest)
-    outcomes = outcomes_of(trials.chances, 2 * num_decisions, is_integrated=is_integrated)
-    reach = reach_of(max_log_ratio, outcomes.num_trials, is_integrated=is_integrated)
-    decisions = decisions_of(kernel, log_ratio, outcomes, reach)
-    flow = flow_of(decisions, outcomes.num_trials, reach, is_integrated=is_integrated)
-    basis = Basis.of(trace, num_decisions)
-    regression = regress(flow, basis.steps(pairs.here, pairs.there))
-    return Audit(
-        test=describe(kernel.acceptance, static_only=True),
-        settings=settings_of(kernel),
-        num_rows=trace.num_rows,
-        num_decisions=num_decisions,
-        num_trials=outcomes.num_trials,
-        is_integrated=is_integrated,
-        max_log_ratio=reach,
-        tolerance=float(tolerance),
-        drift_tolerance=float(drift_tolerance),
-        decisions=decisions,
-        **_left_out(decisions, reach),
-        **_averages(decisions),
-        drift=_drifts(trace, basis, regression),
-        features=basis.name,
-        bound=bound_of(decisions, trace),
-        error_p_value=error_p_value(flow),
-        drift_p_value=regression.p_value,
-        cost=_cost(trials.rows_read, num_decisions * trace.num_rows, trace.num_rows, time.perf_counter() - began),
-        is_interrupted=trials.is_interrupted,
-    )
+    with catch_interrupt() as interrupt:  # to the end: what follows the repeats takes seconds, and would lose them
+        with digits(kernel.in_float64):
+            pairs = make_pairs(kernel, trace.position, num_decisions, pair_key)
+            log_ratio = exact_log_ratios(kernel, pairs, interrupt, progress=progress)
+            count = choose_trials(kernel, trace, num_decisions) if num_trials is None else num_trials
+            trials = repeat(kernel, pairs, count, key=trial_key, interrupt=interrupt, progress=progress)
+        is_integrated = isinstance(kernel.acceptance, IntegratedTest)
+        outcomes = outcomes_of(trials.chances, 2 * num_decisions, is_integrated=is_integrated)
+        reach = reach_of(max_log_ratio, outcomes.num_trials, is_integrated=is_integrated)
+        decisions = decisions_of(kernel, log_ratio, outcomes, reach)
+        flow = flow_of(decisions, outcomes.num_trials, reach, is_integrated=is_integrated)
+        basis = Basis.of(trace, num_decisions)
+        regression = regress(flow, basis.steps(pairs.here, pairs.there))
+        return Audit(
+            test=describe(kernel.acceptance, static_only=True),
+            settings=settings_of(kernel),
+            num_rows=trace.num_rows,
+            num_decisions=num_decisions,
+            num_trials=outcomes.num_trials,
+            is_integrated=is_integrated,
+            max_log_ratio=reach,
+            tolerance=float(tolerance),
+            drift_tolerance=float(drift_tolerance),
+            decisions=decisions,
+            **_left_out(decisions, reach),
+            **_averages(decisions),
+            drift=_drifts(trace, basis, regression),
+            features=basis.name,
+            bound=bound_of(decisions, trace),
+            error_p_value=error_p_value(flow),
+            drift_p_value=regression.p_value,
+            cost=_cost(trials.rows_read, num_decisions * trace.num_rows, trace.num_rows, time.perf_counter() - began),
+            is_interrupted=trials.is_interrupted,
+        )
 
 
 def _check_numbers(
