@@ -19,6 +19,8 @@ import warnings
 import numpy as np
 from scipy.special import fdtrc, ndtri
 
+from tallchain.checking.autocorrelation import autocovariance_sums, initial_sequence
+
 MOST_R_HAT = 1.01  # Vehtari et al. 2021
 FALSE_ALARM = 1e-3  # over all parameters, nominally; about 1 % with 20 effective draws per chain
 
@@ -99,7 +101,7 @@ def _chance(draws: np.ndarray) -> float:
     length = draws.shape[1] // 2
     halves = draws[:, : 2 * length].reshape(-1, length)
     means = halves.mean(1)
-    covariance = _autocovariance(halves - means[:, None])
+    covariance = autocovariance_sums(halves - means[:, None]) / length
     if covariance[0] <= 0:
         return 0.0 if np.ptp(means) > 0 else 1.0
     tau, within = 1.0, covariance
@@ -110,15 +112,7 @@ def _chance(draws: np.ndarray) -> float:
     return float(fdtrc(len(halves) - 1, _FREEDOM, f))
 
 
-def _autocovariance(centred: np.ndarray) -> np.ndarray:
-    """By lag, mean over chains; divided by the length at every lag."""
-    length = centred.shape[1]
-    spectrum = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
-    return np.fft.irfft(spectrum.mean(0))[:length] / length
-
-
 def _positive_sequence(correlation: np.ndarray) -> float:
     """tau = 1 + 2 sum of autocorrelations, by Geyer's initial monotone sequence (1992)."""
-    sums = correlation[: len(correlation) // 2 * 2].reshape(-1, 2).sum(1)
-    count = int(np.argmax(sums <= 0)) if np.any(sums <= 0) else len(sums)
-    return max(float(2 * np.minimum.accumulate(sums[:count]).sum() - 1), 1 / len(correlation)) if count else 1.0
+    sums = initial_sequence(correlation).sums
+    return max(float(2 * np.minimum.accumulate(sums).sum() - 1), 1 / len(correlation)) if len(sums) else 1.0

@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from scipy.special import chdtrc
 
+from tallchain.checking.autocorrelation import autocovariance_sums, initial_sequence
 from tallchain.checking.errors import DELTA_ERROR, bonferroni, interval
 from tallchain.checking.records import Bound, Decisions, Drift, Estimate
 from tallchain.checking.trace import Trace
@@ -246,9 +247,6 @@ def autocorrelation_time(draws: np.ndarray) -> float:
     centred = np.asarray(draws, np.float64) - np.mean(draws, dtype=np.float64)
     if length < 4 or not np.any(centred):
         return math.inf
-    spectrum = np.abs(np.fft.rfft(centred, 2 * length, axis=1)) ** 2
-    covariance = np.fft.irfft(spectrum.mean(0))[:length] / np.arange(length, 0, -1)
-    sums = (covariance[: length - length % 2] / covariance[0]).reshape(-1, 2).sum(1)
-    if np.all(sums > 0):
-        return math.inf
-    return float(2 * sums[: np.argmax(sums <= 0)].sum() - 1)
+    covariance = autocovariance_sums(centred) / np.arange(length, 0, -1)
+    sequence = initial_sequence(covariance / covariance[0])
+    return float(2 * sequence.sums.sum() - 1) if sequence.is_cut else math.inf

@@ -13,7 +13,8 @@ from tallchain.sources import as_source
 from tallchain.types import PyTree, Source
 from tallchain.validation import brief, is_whole
 
-_MOST_COORDINATES = 2000
+MOST_COORDINATES = 2000
+"""Of a position, for a d x d Hessian."""
 
 
 def check_start(posterior: Any, data: PyTree, initial: PyTree, max_iterations: Any) -> tuple[Source, PyTree]:
@@ -42,9 +43,9 @@ def _check_initial(initial: PyTree) -> PyTree:
             raise TypeError(f"{call} must be of a float type; got {values.dtype} for {name}. Write 1.0 for 1.")
         if not np.all(np.isfinite(values)):
             raise ValueError(f"{call} must be finite; got {brief(values)} for {name}.")
-    if size > _MOST_COORDINATES:
+    if size > MOST_COORDINATES:
         raise ValueError(
-            f"{call} has d = {size:,} coordinates; the d x d Hessian is made for at most {_MOST_COORDINATES:,}. Fix or "
+            f"{call} has d = {size:,} coordinates; the d x d Hessian is made for at most {MOST_COORDINATES:,}. Fix or "
             "drop some of them, or sample without a reference."
         )
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), initial)

@@ -24,6 +24,7 @@ from tallchain.parts import part, set_fields, static
 from tallchain.sources import as_source, count_rows
 from tallchain.surrogates.passes import Passes
 from tallchain.surrogates.reference import Reference
+from tallchain.surrogates.start import MOST_COORDINATES
 from tallchain.types import (
     Array,
     Posterior,
@@ -33,8 +34,6 @@ from tallchain.types import (
     dot,
 )
 from tallchain.validation import brief
-
-_MOST_COORDINATES = 2000
 
 
 @part
@@ -159,10 +158,10 @@ def _sums(
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
     """G and H by one sweep."""
     flat = np.asarray(ravel_pytree(position)[0])
-    if order == 2 and flat.size > _MOST_COORDINATES:
+    if order == 2 and flat.size > MOST_COORDINATES:
         raise ValueError(
             f"`Taylor(order=2)` needs the {flat.size} x {flat.size} matrix of second derivatives, and takes up to "
-            f"{_MOST_COORDINATES} coordinates. Use order=1."
+            f"{MOST_COORDINATES} coordinates. Use order=1."
         )
     passes = Passes(posterior, source, position)
     terms = passes(flat, np.eye(flat.size) if order == 2 else None)
