@@ -51,6 +51,15 @@ def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Arra
     assert np.all(np.abs(w.std((0, 1)) - 1) < 0.06)
 
 
+def test_survives_a_pickle(prepared: tc.Prepared, key: jax.Array) -> None:
+    again = pickle.loads(pickle.dumps(prepared))
+    assert str(again) == str(prepared)
+    kernels = again.kernel(), prepared.kernel()
+    assert jax.tree.structure(kernels[0]) == jax.tree.structure(kernels[1])
+    jax.tree.map(np.testing.assert_array_equal, *kernels)
+    jax.tree.map(np.testing.assert_array_equal, again.starts(key, 3), prepared.starts(key, 3))
+
+
 def test_a_bound_takes_the_place_of_the_surrogate(prepared: tc.Prepared) -> None:
     """It bounds the log ratios of rows; of what a surrogate leaves of them it says nothing."""
 

@@ -45,7 +45,10 @@ _LEAST_WALK, _MOST_WALK = 0.02, 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A posterior prepared for sampling at its own temperature (`print` it to see what was chosen, and why)."""
+    """A posterior prepared for sampling at its own temperature (`print` it to see what was chosen, and why).
+
+    It can be pickled, rows included, if the functions of the posterior can: those of a module, not lambdas.
+    """
 
     posterior: Posterior
     source: Source
