@@ -17,7 +17,7 @@ PLAN = [
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets")},
     {"surrogates": ("surrogates",)},
     {"kernel": ("kernel", "schedule", "settings")},
-    {"lockstep": ("lockstep", "chunks")},
+    {"lockstep": ("lockstep", "packing", "chunks")},
     {"checking": ("checking",)},
     {"sample": ("sample",)},
     {"prepare": ("prepare",)},

@@ -59,7 +59,9 @@ def test_chains_that_wait_for_each_other_make_the_same_draws(share: float) -> No
     assert isinstance(Costly(tc.RandomWalk(0.6), share), CostlyProposal)
 
 
-@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0.2), (1.0, 0.9, 1.0)])
+@pytest.mark.parametrize(
+    ("share", "least", "most"), [pytest.param(0.0, 0, 0.2, marks=pytest.mark.slow), (1.0, 0.9, 1.0)]
+)
 def test_candidates_are_made_once_enough_lanes_wait(share: float, least: float, most: float) -> None:
     """Seen from the lanes: how often every chain is at the same draw between two turns."""
     kernel, schedule = few_rows(proposal=Costly(tc.RandomWalk(0.6), share)), tc.Schedule()

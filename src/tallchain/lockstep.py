@@ -27,6 +27,7 @@ from jax import random as jr
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import make_key, wrap
+from tallchain.packing import num_words, pack, unpack
 from tallchain.schedule import Schedule
 from tallchain.types import Array, CostlyProposal, PyTree, Verdict
 
@@ -108,29 +109,25 @@ def start(kernel: Machine, schedule: Schedule, words: Array, positions: PyTree, 
 @program(donate_argnames="lanes")
 def run(
     kernel: Machine, schedule: Schedule, ahead: Noise, lanes: Lane, *, last: Array, turns: Array
-) -> tuple[Lane, Drawn]:
+) -> tuple[Lane, Array]:
     """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
 
     The noise ahead is that of the trial that each chain has open, and one more for each slot. Returns the lanes (with
-    their trials still open) and the draws by chain and slot. Chain c has filled the first lanes.draw[c] (after) -
-    lanes.draw[c] (before) of its slots.
+    their trials still open) and the draws by chain and slot, packed. Chain c has filled the first lanes.draw[c]
+    (after) - lanes.draw[c] (before) of its slots.
     """
     first = lanes.draw
     chains = jnp.arange(len(first))
     slots = len(jax.tree.leaves(ahead)[0][0]) - 1
-    record = jax.tree.map(
-        lambda leaf: jnp.zeros((len(first), slots, *leaf.shape[1:]), leaf.dtype), _shapes(kernel, lanes)
-    )
+    record = jnp.zeros((len(first), slots, num_words(_like(kernel, lanes))), jnp.uint32)
     share = _share_waiting(kernel)
 
-    def turn(carry: tuple[Array, Lane, Drawn]) -> tuple[Array, Lane, Drawn]:
+    def turn(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
         count, lanes, record = carry
         lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
         # Slots of undecided lanes are out of bounds, and dropped.
         slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)
-        record = jax.tree.map(
-            lambda all_, one: all_.at[chains, slot].set(one, mode="drop", unique_indices=True), record, drawn
-        )
+        record = record.at[chains, slot].set(pack(drawn), mode="drop", unique_indices=True)
         if share == 0:
             return count + 1, open_all(lanes), record
         is_running = lanes.draw < last
@@ -141,7 +138,7 @@ def run(
         noise = jax.tree.map(lambda leaf: leaf[chains, lanes.draw - first], ahead)
         return jax.vmap(partial(_open, kernel, schedule))(lanes, noise)
 
-    def is_on(carry: tuple[Array, Lane, Drawn]) -> Array:
+    def is_on(carry: tuple[Array, Lane, Array]) -> Array:
         count, lanes, _ = carry
         return (count < turns) & jnp.all(lanes.draw - first < slots) & jnp.any(lanes.draw < last)
 
@@ -165,6 +162,7 @@ class Runner:
         self._lanes: list[Lane] = []
         self._draw_ahead: Any = None
         self._run: Any = None
+        self._like: Any = None
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Open the trial of a draw, the first by default, of every chain."""
@@ -179,7 +177,7 @@ class Runner:
         if self._run is None:
             self._compile(self._words[0], self._lanes[0], ends)
 
-        def run_group(words: Array, lanes: Lane) -> tuple[Lane, Drawn]:
+        def run_group(words: Array, lanes: Lane) -> tuple[Lane, Array]:
             return execute(self._run, *self._shared, self._draw_ahead(words, lanes.draw), lanes, **ends)
 
         if len(self._lanes) == 1:
@@ -188,12 +186,15 @@ class Runner:
             with ThreadPoolExecutor(len(self._lanes)) as threads:
                 done = list(threads.map(run_group, self._words, self._lanes))
         self._lanes = [lanes for lanes, _ in done]
-        return self._joined([lanes.draw for lanes in self._lanes]), self._joined([drawn for _, drawn in done])
+        drawn = unpack(self._joined([record for _, record in done]), self._like)
+        _check_finite(drawn.verdict.log_ratio)
+        return self._joined([lanes.draw for lanes in self._lanes]), drawn
 
     def _compile(self, words: Array, lanes: Lane, ends: dict[str, Array]) -> None:
         randomness = self._shared[0].randomness(jax.tree.map(lambda leaf: leaf[0], lanes.position))
         compiled = draw_ahead.lower(randomness, words, lanes.draw, count=self._slots + 1).compile()
         self._draw_ahead = partial(compiled, randomness)
+        self._like = _like(self._shared[0], lanes)
         self._run = run.lower(*self._shared, self._draw_ahead(words, lanes.draw), lanes, **ends).compile()
 
     @property
@@ -215,17 +216,29 @@ class Runner:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
 
 
-def execute(compiled: Any, *arguments: Any, **ends: Array) -> tuple[Lane, Drawn]:
+def execute(compiled: Any, *arguments: Any, **ends: Array) -> tuple[Lane, Array]:
     """Run one chunk of one group."""
     try:
         return jax.block_until_ready(compiled(*arguments, **ends))
     except Exception as error:
         if error.args[1:] not in (("nan",), ("inf",)):
             raise
-        raise FloatingPointError(  # JAX's own message names the program, and nothing that a user has written
-            f"a decision gave {error.args[1]}, and `jax_debug_{error.args[1]}s` is set: the log prior or the log "
-            "likelihood is not finite at some candidate. Without that setting such candidates are rejected and counted."
-        ) from error
+        raise _not_finite(error.args[1]) from error  # JAX's own message names nothing that a user has written
+
+
+def _check_finite(log_ratios: np.ndarray) -> None:
+    """Raise an error where JAX would: it does not see numbers that are packed."""
+    if jax.config.values["jax_debug_nans"] and np.isnan(log_ratios).any():
+        raise _not_finite("nan")
+    if jax.config.values["jax_debug_infs"] and np.isinf(log_ratios).any():
+        raise _not_finite("inf")
+
+
+def _not_finite(what: str) -> FloatingPointError:
+    return FloatingPointError(
+        f"a decision gave {what}, and `jax_debug_{what}s` is set: the log prior or the log likelihood is not finite at "
+        "some candidate. Without that setting such candidates are rejected and counted."
+    )
 
 
 def num_groups(num_chains: int) -> int:
@@ -267,11 +280,14 @@ def _share_waiting(kernel: Machine) -> float:
     return proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
 
 
-def _shapes(kernel: Machine, lanes: Lane) -> Any:
-    def close(lane: Lane) -> Drawn:
+def _like(kernel: Machine, lanes: Lane) -> Drawn:
+    """Return the shapes of one recorded draw."""
+
+    def close(lanes: Lane) -> Drawn:
+        lane = jax.tree.map(lambda leaf: leaf[0], lanes)
         return Drawn(*kernel.close(lane.position, lane.trial, jnp.zeros((), bool)))
 
-    return jax.eval_shape(jax.vmap(close), lanes)
+    return jax.eval_shape(close, lanes)
 
 
 def bytes_per_slot(kernel: Machine, positions: PyTree) -> int:

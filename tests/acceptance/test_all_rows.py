@@ -17,7 +17,13 @@ decide = jax.jit(jax.vmap(lambda kernel, key: kernel.step(key, State(jnp.float32
 
 
 @pytest.mark.parametrize(
-    "acceptance", [MinibatchBarker(stopping="stein"), Combined(), MinibatchBarker(), MinibatchBarker(stopping="pilot")]
+    "acceptance",
+    [
+        MinibatchBarker(stopping="stein"),
+        Combined(),
+        pytest.param(MinibatchBarker(), marks=pytest.mark.slow),
+        pytest.param(MinibatchBarker(stopping="pilot"), marks=pytest.mark.slow),
+    ],
 )
 def test_where_rows_repeat_a_decision_that_takes_them_all_is_exact(acceptance, key: jax.Array) -> None:
     """400 rows of standard deviation 60 for a log ratio of -2: no number of them below N is enough."""
@@ -33,7 +39,15 @@ def test_where_rows_repeat_a_decision_that_takes_them_all_is_exact(acceptance, k
     assert verdict.rows_read.max() <= 3 * 400
 
 
-@pytest.mark.parametrize("acceptance", [Penalty(), Penalty(stopping="pilot"), MinibatchBarker(), Combined()])
+@pytest.mark.parametrize(
+    "acceptance",
+    [
+        Penalty(),
+        pytest.param(Penalty(stopping="pilot"), marks=pytest.mark.slow),
+        MinibatchBarker(),
+        pytest.param(Combined(), marks=pytest.mark.slow),
+    ],
+)
 def test_fresh_rows_that_overflow_after_a_pilot_that_did_not_take_all_rows(acceptance, key: jax.Array) -> None:
     """Two rows in a thousand are of 1e25 and cancel: a batch that has one of them knows nothing."""
     rows = np.random.default_rng(SEED).normal(0, 1, 1000)

@@ -107,7 +107,7 @@ def accept_penalty(estimate: np.ndarray, s2: np.ndarray, b: int = 1000) -> np.nd
     return np.minimum(1, np.exp(estimate - np.asarray(penalty(jnp.asarray(s2), jnp.int32(b)))))
 
 
-_SOME = {(0.5, 2.0), (1.0, 0.5), (1.2, 2.0)}  # in `make test`
+_SOME = {(1.0, 0.5), (1.2, 2.0)}  # in `make test`
 
 
 def accept_normal_barker(estimate: np.ndarray, s2: np.ndarray) -> np.ndarray:

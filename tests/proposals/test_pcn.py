@@ -143,7 +143,7 @@ def run(pcn: PCN, sign: float = 1.0, acceptance: Any = Metropolis) -> Trace:
     return checks.run(TARGET, acceptance(), Shuffled, length=60, proposal=Signed(pcn, sign))
 
 
-@pytest.mark.parametrize("beta", [0.6, 1.0])
+@pytest.mark.parametrize("beta", [0.6, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("acceptance", [Metropolis, pytest.param(Barker, marks=pytest.mark.slow)])
 def test_chains_are_exact_for_a_wrong_laplace(acceptance: Any, beta: float) -> None:
     assert checks.agrees(run(PCN(OFF, beta), acceptance=acceptance), TARGET)
@@ -153,7 +153,7 @@ def test_chains_are_exact_where_some_steps_walk() -> None:
     assert checks.agrees(run(PCN(OFF, walk=0.4)), TARGET)
 
 
-@pytest.mark.parametrize("beta", [0.6, 1.0])
+@pytest.mark.parametrize("beta", [0.6, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_chains_notice_the_sign_of_the_correction(beta: float) -> None:
     assert np.abs(checks.z_scores(run(PCN(OFF, beta), -1.0), TARGET)).max() > 2 * checks.Z_LIMIT
 

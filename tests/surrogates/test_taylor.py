@@ -196,7 +196,7 @@ def z_scores(kernel: Any, chains: int = 400, draws: int = 60) -> np.ndarray:
     return (found.mean(0) - truth) / (found.std(0, ddof=1) / np.sqrt(chains))
 
 
-FAST = {("minibatch", "alike", 2), ("penalty", "copies", 1), ("minibatch", "exact", 1)}
+FAST = {("minibatch", "alike", 2), ("penalty", "copies", 1)}
 PRODUCT = [
     pytest.param(acceptance, source, order, marks=[] if (acceptance, source, order) in FAST else [pytest.mark.slow])
     for acceptance in ("minibatch", "penalty", "austere", "confidence", "combined", "metropolis")
