@@ -12,7 +12,21 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 # Each room may know the rooms of the lines above it, and those alone; rooms of one line do not know each other.
 PLAN = [
-    {"types": ("functions", "parts", "validation", "types", "keys", "names", "files", "frames", "checks")},
+    {
+        "types": (
+            "arrays",
+            "cores",
+            "functions",
+            "parts",
+            "validation",
+            "types",
+            "keys",
+            "names",
+            "files",
+            "frames",
+            "checks",
+        )
+    },
     {"host": ("progress", "interrupts", "command")},
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets")},
     {"surrogates": ("surrogates",)},

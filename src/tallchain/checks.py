@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.types import Proposal, PyTree, Source, Target
+from tallchain.functions import QUICKLY, program
+from tallchain.types import Array, Posterior, Proposal, PyTree, Source, Target
 from tallchain.validation import brief, is_traced
 
 _EVALUATIONS = 2**18  # row likelihoods evaluated to look for values that are not finite
@@ -20,7 +21,8 @@ def check_position(call: str, position: Any) -> PyTree:
 
     def array(leaf: Any) -> Any:
         try:
-            return jnp.asarray(leaf)
+            held = jnp.asarray(leaf)
+            return held if is_traced(held) else np.asarray(held)  # slices by JAX would be programs of their own
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"`{call}` must be a position: an array, or a pytree of arrays; got {brief(leaf)}."
@@ -139,17 +141,23 @@ def _ask_about_row(log_likelihood: Any, position: PyTree, row: PyTree, num_rows:
         )
 
 
+@program(compiler_options=QUICKLY)
+def _values(posterior: Posterior, positions: PyTree, rows: PyTree) -> tuple[Array, Array]:
+    """Log priors by chain, and log likelihoods by chain and row."""
+    each_row = jax.vmap(posterior.log_likelihood, (None, 0))
+    return jax.vmap(posterior.log_prior)(positions), jax.vmap(each_row, (0, None))(positions, rows)
+
+
 def _check_values(target: Target, positions: PyTree) -> None:
-    priors = np.asarray(jax.vmap(target.posterior.log_prior)(positions))
+    chains = len(jax.tree.leaves(positions)[0])
+    rows = target.source.some_rows(max(1, min(1024, _EVALUATIONS // chains)))
+    priors, values = map(np.asarray, _values(target.posterior, positions, rows))
     if not np.all(np.isfinite(priors)):
         chain = int(np.nonzero(~np.isfinite(priors))[0][0])
         raise ValueError(
             f"`log_prior(position)` is {priors[chain]} at the initial position of chain {chain}. Start where the "
             "prior is positive."
         )
-    rows = target.source.some_rows(max(1, min(1024, _EVALUATIONS // len(priors))))
-    each_row = jax.vmap(target.posterior.log_likelihood, (None, 0))
-    values = np.asarray(jax.vmap(each_row, (0, None))(positions, rows))
     if not np.all(np.isfinite(values)):
         chain, at = (int(i[0]) for i in np.nonzero(~np.isfinite(values)))
         row = jax.tree.map(lambda leaf: np.asarray(leaf[at]), rows)

@@ -16,6 +16,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
+QUICKLY = {"xla_backend_optimization_level": 0}
+"""Compiler options of programs that run once and do little: compiling them takes longer than running them."""
+
 
 class Function:
     """A user's function: equal only to itself, and traced with full precision in matrix products.

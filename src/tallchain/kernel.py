@@ -219,7 +219,7 @@ class MetropolisHastings:
         position = check_position(call, position)
         positions = jax.tree.map(lambda leaf: leaf[None], position)
         check_start(call, self.target, self.proposal, self.bound, positions)
-        return State(position)
+        return State(jax.tree.map(jnp.asarray, position))
 
     def step(self, rng_key: Array, state: State) -> tuple[State, Verdict]:
         """Make one decision, reading as many windows as it takes."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import random as jr
 
 from tallchain.types import Array
@@ -15,8 +16,9 @@ _IMPLEMENTATION = "threefry2x32"
 
 
 def make_key(seed: int) -> Array:
-    """Return the key of a seed, whatever JAX's default implementation is."""
-    return jr.key(seed, impl=_IMPLEMENTATION)
+    """Return the key of a seed, whatever JAX's default implementation is; made on the host."""
+    high = seed >> 32 if jnp.result_type(int) == jnp.int64 else 0
+    return wrap(jnp.asarray(np.array([high & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)))
 
 
 def wrap(words: Array) -> Array:

@@ -13,7 +13,6 @@ has a group of them in lockstep, in a thread of its own.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
@@ -24,7 +23,8 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
-from tallchain.functions import program
+from tallchain.cores import num_cores
+from tallchain.functions import QUICKLY, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import make_key, wrap
 from tallchain.packing import num_words, pack, unpack
@@ -78,6 +78,12 @@ class Drawn(NamedTuple):
 
     position: PyTree
     verdict: Verdict
+
+
+@partial(jax.jit, static_argnames="num_chains", compiler_options=QUICKLY)
+def keys_of(key: Array, num_chains: int) -> Array:
+    """Return the key of every chain, which does not depend on how many there are."""
+    return jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
 
 
 @partial(jax.jit, static_argnames="count")
@@ -146,6 +152,16 @@ def run(
     return lanes, record
 
 
+class _Programs(NamedTuple):
+    """Compiled for the chains of one group."""
+
+    start: Any
+    draw_ahead: Any
+    run: Any
+    like: Drawn
+    """Shapes of a recorded draw."""
+
+
 class Runner:
     """Runs the chunks of one kernel, a group of its chains on each core.
 
@@ -160,25 +176,25 @@ class Runner:
         self._num_groups = groups or num_groups(len(keys))
         self._words = self._split(np.asarray(jr.key_data(keys)))
         self._lanes: list[Lane] = []
-        self._draw_ahead: Any = None
-        self._run: Any = None
-        self._like: Any = None
+        self._programs: _Programs | None = None
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
-        """Open the trial of a draw, the first by default, of every chain."""
+        """Open the trial of a draw, the first by default, of every chain; compiles everything."""
         parts = self._split(positions)
         draw = jnp.int32(draw)
-        self._lanes = [start(*self._shared, *each, draw) for each in zip(self._words, parts, strict=True)]
+        if self._programs is None:
+            self._programs = self._compile(self._words[0], parts[0], draw)
+        opened = self._programs.start
+        self._lanes = [opened(*self._shared, *each, draw) for each in zip(self._words, parts, strict=True)]
         return self
 
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
-        """Run a chunk; return how many draws each chain has now, and those of the chunk. The first call compiles."""
-        ends = {"last": jnp.int32(last), "turns": jnp.int32(turns)}
-        if self._run is None:
-            self._compile(self._words[0], self._lanes[0], ends)
+        """Run a chunk; return how many draws each chain has now, and those of the chunk."""
+        assert self._programs is not None
+        programs, ends = self._programs, {"last": jnp.int32(last), "turns": jnp.int32(turns)}
 
         def run_group(words: Array, lanes: Lane) -> tuple[Lane, Array]:
-            return execute(self._run, *self._shared, self._draw_ahead(words, lanes.draw), lanes, **ends)
+            return execute(programs.run, *self._shared, programs.draw_ahead(words, lanes.draw), lanes, **ends)
 
         if len(self._lanes) == 1:
             done = [run_group(self._words[0], self._lanes[0])]
@@ -186,16 +202,24 @@ class Runner:
             with ThreadPoolExecutor(len(self._lanes)) as threads:
                 done = list(threads.map(run_group, self._words, self._lanes))
         self._lanes = [lanes for lanes, _ in done]
-        drawn = unpack(self._joined([record for _, record in done]), self._like)
+        drawn = unpack(self._joined([record for _, record in done]), programs.like)
         _check_finite(drawn.verdict.log_ratio)
         return self._joined([lanes.draw for lanes in self._lanes]), drawn
 
-    def _compile(self, words: Array, lanes: Lane, ends: dict[str, Array]) -> None:
-        randomness = self._shared[0].randomness(jax.tree.map(lambda leaf: leaf[0], lanes.position))
-        compiled = draw_ahead.lower(randomness, words, lanes.draw, count=self._slots + 1).compile()
-        self._draw_ahead = partial(compiled, randomness)
-        self._like = _like(self._shared[0], lanes)
-        self._run = run.lower(*self._shared, self._draw_ahead(words, lanes.draw), lanes, **ends).compile()
+    def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
+        """Trace the programs of a group one after another, and compile them side by side."""
+        kernel, schedule = self._shared
+        lanes = jax.eval_shape(start, kernel, schedule, words, positions, draw)
+        randomness = kernel.randomness(jax.eval_shape(lambda tree: jax.tree.map(lambda x: x[0], tree), positions))
+        ahead = jax.eval_shape(partial(draw_ahead, count=self._slots + 1), randomness, words, lanes.draw)
+        lowered = (
+            run.lower(kernel, schedule, ahead, lanes, last=draw, turns=draw),
+            draw_ahead.lower(randomness, words, lanes.draw, count=self._slots + 1),
+            start.lower(kernel, schedule, words, positions, draw),
+        )
+        with ThreadPoolExecutor(len(lowered)) as threads:
+            run_, ahead_, start_ = threads.map(lambda program: program.compile(), lowered)
+        return _Programs(start_, partial(ahead_, randomness), run_, _like(kernel, lanes))
 
     @property
     def positions(self) -> PyTree:
@@ -245,8 +269,7 @@ def num_groups(num_chains: int) -> int:
     """Number of equal groups to divide the chains into: one per core of a CPU if that divides evenly."""
     if jax.default_backend() != "cpu":
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    most = min(cores, num_chains // _LEAST_GROUP)
+    most = min(num_cores(), num_chains // _LEAST_GROUP)
     return next((groups for groups in range(most, 1, -1) if num_chains % groups == 0), 1)
 
 

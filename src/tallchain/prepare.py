@@ -8,9 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import jax
-from jax import random as jr
-
 from tallchain.acceptance import Confidence, Penalty
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
@@ -100,7 +97,7 @@ class Prepared:
         """Draw a start for every chain from the Laplace approximation."""
         if not is_whole(num_chains, least=1):
             raise ValueError(f"`starts(num_chains=...)` must be a whole number, at least 1; got {brief(num_chains)}.")
-        return jax.vmap(self.laplace.draw)(jr.split(single_key("starts(key=...)", key), num_chains))
+        return self.laplace.draw_many(single_key("starts(key=...)", key), int(num_chains))
 
     @property
     def recentre(self) -> Callable[[PyTree], Taylor] | None:

@@ -124,7 +124,7 @@ def sample(
     with catch_interrupt() as interrupt, digits(kernel.in_float64):
         first = schedule.at(kernel, jnp.int32(0))
         check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
-        keys = jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
+        keys = lockstep.keys_of(key, num_chains)
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, positions), num_draws)
         run = lockstep.Runner(kernel, schedule, keys, slots).start(positions)
         with (
@@ -262,7 +262,7 @@ def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int)
     """Return positions with the chains along a first axis, from one position or one per chain."""
     initial = check_position("sample(initial=...)", initial)
     leaves = jax.tree.leaves(initial)
-    shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)
+    shared = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)
     if any(leaf.ndim == 0 or len(leaf) == 0 for leaf in leaves):
         return shared
     is_one = are_scalars(kernel.target, initial)

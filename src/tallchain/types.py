@@ -97,7 +97,7 @@ class Block(NamedTuple):
 
     rows: PyTree
     index: Array
-    """Where the source keeps each row."""
+    """Where the source keeps each row: consecutive numbers."""
     is_valid: Array
     """Entries that count: the others were in an earlier block."""
     share: Array

@@ -7,6 +7,7 @@ always misses them, and nothing it has seen shows this: only reading every row d
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.checking.verdict import Scan
-from tallchain.functions import program
+from tallchain.functions import QUICKLY, program
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.lockstep import Drawn
@@ -49,16 +50,23 @@ class Pairs(NamedTuple):
 
 def make_pairs(kernel: MetropolisHastings, positions: PyTree, count: int, key: Array) -> Pairs:
     """Choose draws, by (chain, draw), at random (none twice while there are enough), and propose from each."""
-    choice, proposals = jr.split(key)
+    choice, keys = _keys(key, count)
     shape = jax.tree.leaves(positions)[0].shape[:2]
     size = shape[0] * shape[1]
-    random = np.random.default_rng(np.asarray(jr.key_data(choice)))
+    random = np.random.default_rng(np.asarray(choice))
     chain, draw = np.unravel_index(random.choice(size, count, replace=count > size), shape)
-    here = jax.tree.map(lambda leaf: jnp.asarray(leaf[chain, draw]), positions)
-    return _propose(kernel, here, jr.split(proposals, count))
+    here = jax.tree.map(lambda leaf: np.asarray(leaf)[chain, draw], positions)
+    return _propose(kernel, here, keys)
 
 
-@program()
+@partial(jax.jit, static_argnums=1, compiler_options=QUICKLY)
+def _keys(key: Array, count: int) -> tuple[Array, Array]:
+    """Two words to choose draws by, and a key for each proposal."""
+    choice, proposals = jr.split(key)
+    return jr.key_data(choice), jr.split(proposals, count)
+
+
+@program(compiler_options=QUICKLY)
 def _propose(kernel: MetropolisHastings, here: PyTree, keys: Array) -> Pairs:
     def propose(key: Array, position: PyTree) -> Pairs:
         proposed = kernel.proposal.propose(kernel.proposal.draw(key, position), position, kernel.target)
@@ -149,12 +157,12 @@ def row_moments(
     num_parts = -(-num_pairs // _PAIRS)
     # All parts have one size, the last one padded, so that they share a program.
     parts = np.arange(num_parts * -(-num_pairs // num_parts)).reshape(num_parts, -1)
-    found = []
+    found, held = [], jax.tree.map(np.asarray, pairs)
     population = kernel.source.population
     num_rows = population.num_rows + population.num_exact
     with shown(progress, "reading all rows", num_parts * num_rows) as show:
         for number, part_ in enumerate(np.minimum(parts, num_pairs - 1)):
-            some = jax.tree.map(lambda leaf, at=part_: leaf[at], pairs)
+            some = jax.tree.map(lambda leaf, at=part_: leaf[at], held)
             begun = _begin(kernel, some)
 
             def report(rows: int, number: int = number) -> None:
@@ -211,7 +219,7 @@ class _Begun(NamedTuple):
     """Of (Lambda_i - centre) / scale over the first window, in several orders of the source."""
 
 
-@program()
+@program(compiler_options=QUICKLY)
 def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
     source, width = kernel.source, kernel.width
     rows = source.some_rows(_FIRST_ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
+from tallchain.arrays import as_floats
 from tallchain.parts import part, set_fields
 from tallchain.types import Array, PyTree, dot
 from tallchain.validation import brief
@@ -79,13 +81,21 @@ class Laplace:
         """Draw a position from N(r, S)."""
         return self.colour(jr.normal(key, (self.d,), self.factor.dtype))
 
+    def draw_many(self, key: Array, count: int) -> PyTree:
+        """Draw some positions, along a first axis."""
+        return _draw_many(self, key, count=count)
+
     def _shaped(self, flat: Array) -> PyTree:
         return ravel_pytree(self.mean)[1](flat)
 
 
+@partial(jax.jit, static_argnames="count")
+def _draw_many(laplace: Laplace, key: Array, *, count: int) -> PyTree:
+    return jax.vmap(laplace.draw)(jr.split(key, count))
+
+
 def _fill(laplace: Laplace, mean: PyTree, factor: np.ndarray, inverse: np.ndarray) -> Laplace:
-    as_float = jnp.result_type(float)
-    return set_fields(laplace, mean=mean, factor=jnp.asarray(factor, as_float), inverse=jnp.asarray(inverse, as_float))
+    return set_fields(laplace, mean=mean, factor=as_floats(factor), inverse=as_floats(inverse))
 
 
 # ---- checks ------------------------------------------------------------------------------------
@@ -105,7 +115,7 @@ def _position(mean: PyTree) -> PyTree:
         values = np.asarray(leaf)
         if values.dtype.kind not in "iuf" or not np.all(np.isfinite(values)):
             raise ValueError(f"`Laplace(mean=...)` must be a position of finite numbers; got {brief(leaf)}.")
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), mean)
+    return jax.tree.map(as_floats, mean)
 
 
 def _matrix(call: str, matrix: Any, d: int) -> np.ndarray:

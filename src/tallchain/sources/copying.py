@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.cores import in_order, num_cores
 from tallchain.sources.rows import on_host, row_bytes
 from tallchain.types import Array, PyTree
 
 _ALIGNMENT = 64  # bytes: JAX does not take over memory with a smaller alignment
-_GATHERED = 2**20  # bytes gathered at a time
+_GATHERED = 2**21  # bytes that a core gathers at a time
 _NARROW = 16  # bytes of a row: for narrower rows, the indices of an order would take too much memory
 
 
@@ -60,8 +61,16 @@ def order_rows(data: PyTree, order: np.ndarray) -> PyTree:
             return leaf[jnp.asarray(order)]
         held = allocate((len(order), *values.shape[1:]), values.dtype)
         step = max(1, _GATHERED // max(1, values[:1].nbytes))
-        for start in range(0, len(order), step):
-            held[start : start + step] = values[order[start : start + step]]
+
+        def gather(start: int) -> None:
+            part = slice(start, start + step)
+            if held.dtype == values.dtype:
+                np.take(values, order[part], axis=0, out=held[part], mode="clip")  # no copy in between
+            else:
+                held[part] = values[order[part]]
+
+        for _ in in_order(gather, range(0, len(order), step), num_cores()):
+            pass
         return _hand_over(held, leaf)
 
     return jax.tree.map(ordered, data)

@@ -77,6 +77,16 @@ def on_host(leaf: Any) -> np.ndarray | None:
     return np.asarray(leaf)
 
 
+def slice_rows(data: PyTree, rows: slice) -> PyTree:
+    """Return some rows, on the host if they are there: a slice by JAX would be a program of its own."""
+
+    def of_leaf(leaf: Any) -> Any:
+        values = on_host(leaf)
+        return (leaf if values is None else values)[rows]
+
+    return jax.tree.map(of_leaf, data)
+
+
 def _arrays(call: str, leaf: Any) -> PyTree:
     if isinstance(leaf, np.ma.MaskedArray):
         masked = int(np.ma.count_masked(leaf))

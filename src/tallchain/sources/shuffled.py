@@ -15,7 +15,7 @@ from tallchain.parts import part, replace, set_fields, static
 from tallchain.sources.copying import shuffle, shuffle_rows
 from tallchain.sources.permutation import mix, permute
 from tallchain.sources.reweighting import check_batch_of, check_weights
-from tallchain.sources.rows import take_data, take_rows, widest_window, window_width
+from tallchain.sources.rows import slice_rows, take_data, take_rows, widest_window, window_width
 from tallchain.sources.stored import Stored
 from tallchain.types import (
     Array,
@@ -136,8 +136,7 @@ class Shuffled(Stored):
 
     def some_rows(self, count: int) -> PyTree:
         """Return the first rows of the shuffled copy."""
-        first = self.num_exact
-        return jax.tree.map(lambda leaf: leaf[first : first + min(count, self.num_rows)], self.data)
+        return slice_rows(self.data, slice(self.num_exact, self.num_exact + min(count, self.num_rows)))
 
     def draw(self, key: Array) -> Array:
         """Two random words: those of the key, which nothing else uses."""

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tallchain.cores import in_order, num_cores
 from tallchain.functions import program
 from tallchain.parts import part
 from tallchain.sources.rows import row_bytes
@@ -52,17 +53,30 @@ def sweep(
     """
     width = block_width(data, num_rows, lanes)
     num_blocks = -(-num_rows // width)
+    threads = num_threads()
     most = min(max(_RESULTS // results, 1), _BLOCKS)
-    blocks = -(-num_blocks // -(-num_blocks // most))  # all dispatches have one size, so that they share a program
-    total = None
-    for first in range(0, num_blocks, blocks):
-        found = _summaries(
-            summarise, data, share, first, num_rows=num_rows, num_exact=num_exact, width=width, blocks=blocks
-        )
-        total = merge(total, jax.tree.map(lambda leaf: np.asarray(leaf)[: num_blocks - first], found))  # noqa: B023
+    rounds = -(-num_blocks // (most * threads))
+    blocks = -(-num_blocks // (rounds * threads))  # all dispatches have one size, so that they share a program
+    sizes = {"num_rows": num_rows, "num_exact": num_exact, "width": width, "blocks": blocks}
+    # Compiled here: JAX's settings, such as 64 bits, are those of a thread.
+    shared = jax.tree.map(jnp.asarray, (summarise, data, share))
+    compiled = _summaries.lower(*shared, np.int32(0), **sizes).compile()
+
+    def found(first: int) -> PyTree:
+        summaries = compiled(*shared, np.int32(first))
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[: num_blocks - first], summaries)
+
+    total, firsts = None, range(0, num_blocks, blocks)
+    for first, summaries in zip(firsts, in_order(found, firsts, threads), strict=True):
+        total = merge(total, summaries)
         if report is not None:
             report(min((first + blocks) * width, num_rows))
     return total
+
+
+def num_threads() -> int:
+    """One for each core; on an accelerator two, so that one result is copied while the next is computed."""
+    return num_cores() if jax.default_backend() == "cpu" else 2
 
 
 @part
@@ -97,7 +111,7 @@ def _summaries(
     summarise: Callable[[Block], PyTree],
     data: PyTree,
     share: Array | None,
-    first: int,
+    first: Array,
     *,
     num_rows: int,
     num_exact: int,

@@ -11,7 +11,7 @@ from jax import random as jr
 
 from tallchain.parts import part, set_fields
 from tallchain.sources.copying import copy_rows
-from tallchain.sources.rows import check_batch_size, take_data, window_width
+from tallchain.sources.rows import check_batch_size, slice_rows, take_data, window_width
 from tallchain.sources.stored import Stored
 from tallchain.types import (
     Array,
@@ -77,7 +77,7 @@ class WithReplacement(Stored):
     def some_rows(self, count: int) -> PyTree:
         """Return rows that are spread evenly over all."""
         every = max(1, self.num_rows // count)
-        return jax.tree.map(lambda leaf: leaf[self.num_exact :: every][:count], self.data)
+        return slice_rows(self.data, slice(self.num_exact, self.num_exact + min(every * count, self.num_rows), every))
 
     def draw(self, key: Array) -> Array:
         """Return the key itself: each look folds its number in."""

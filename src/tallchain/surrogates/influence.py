@@ -21,15 +21,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax import random as jr
 
 from tallchain.checks import check_likelihood, check_posterior
+from tallchain.functions import QUICKLY, program
 from tallchain.keys import make_key
 from tallchain.parts import part, static
 from tallchain.proposals.laplace import Laplace, check_laplace
 from tallchain.sources import as_source, check_plain
 from tallchain.sources.copying import allocate
-from tallchain.sources.rows import check_batch_size, take_rows
+from tallchain.sources.rows import check_batch_size
 from tallchain.sources.sweeping import row_at
 from tallchain.surrogates.residual import digits, needs_float64, residual
 from tallchain.types import (
@@ -48,6 +50,7 @@ _BLOCK = 2**20  # scores handled at a time
 _EXACT = (100, 300, 1000, 3000, 10_000)  # numbers of rows to read always, to choose from
 _SMALL_KURTOSIS = 0.5  # of the mean of a batch: half the value at which `sample` warns
 _MOST = 0.75  # of the proposals at which it must be this small; the longest are mostly rejected
+_LARGE = 1e9  # a residual whose fourth power is a number of float32
 _GAIN = 1.2  # reading fewer rows by this factor is worth a second copy of the data
 
 
@@ -162,7 +165,7 @@ def influence(
         check_likelihood(posterior.log_likelihood, laplace.mean, source)
     except ValueError as error:
         raise ValueError(f"`influence(posterior=..., laplace=...)`, at the mean of the latter: {error}") from error
-    scoring, judging = (_pairs(laplace, key, num_draws) for key in jr.split(make_key(int(seed))))
+    scoring, judging = _pairs(laplace, make_key(int(seed)), count=num_draws)
     in_float64 = needs_float64(num_rows, posterior.temperature)
     counts = [count for count in _EXACT if count <= num_rows // 4]
     with digits(in_float64):
@@ -182,10 +185,9 @@ def influence(
             levels=jnp.asarray(levels),
             num_sets=len(counts),
         )
-        sums = source.sweep(powers, lanes=num_draws)
+        sums, slots = source.sweep(powers, lanes=num_draws)
         del powers, levels  # they are as long as the data
-    slots = sum(int(_copies(block, mean).sum(dtype=np.int64)) for block in _blocks(stored))
-    plans = _plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, slots)
+    plans = _plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, int(slots))
     chosen = _choose(plans, method, batch_size)
     exact = most[: chosen.num_exact]
     return Influence(
@@ -251,9 +253,15 @@ class _Pairs(NamedTuple):
     there: PyTree
 
 
-def _pairs(laplace: Laplace, key: Array, count: int) -> _Pairs:
-    """Pairs of independent draws: the proposals of PCN with beta = 1."""
-    return _Pairs(*(jax.vmap(laplace.draw)(jr.split(each, count)) for each in jr.split(key)))
+@partial(jax.jit, static_argnames="count", compiler_options=QUICKLY)
+def _pairs(laplace: Laplace, key: Array, *, count: int) -> tuple[_Pairs, _Pairs]:
+    """Pairs of independent draws, the proposals of PCN with beta = 1: some to score with, as many to judge."""
+
+    def some(key: Array) -> _Pairs:
+        return _Pairs(*(jax.vmap(laplace.draw)(jr.split(each, count)) for each in jr.split(key)))
+
+    scoring, judging = jr.split(key)
+    return some(scoring), some(judging)
 
 
 def _order(source: Source) -> np.ndarray:
@@ -283,10 +291,14 @@ def _blocks(values: np.ndarray) -> Iterator[np.ndarray]:
 def _largest(scores: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of the largest scores, the largest first; among equal scores, rank decides."""
     found = np.zeros(0, np.int64)
-    for number, block in enumerate(_blocks(scores)):
-        here = number * _BLOCK + np.argpartition(block, max(len(block) - count, 0))[-count:] if count else found
-        found = np.concatenate([found, here])
+    least = -np.inf
+    for number, block in enumerate(_blocks(scores) if count else ()):
+        here = np.flatnonzero(block > least)
+        if len(here) > count:
+            here = here[np.argpartition(block[here], len(here) - count)[-count:]]
+        found = np.concatenate([found, number * _BLOCK + here])
         found = found[np.lexsort((found, -scores[found]))][:count]
+        least = scores[found[-1]] if len(found) == count else -np.inf
     return found
 
 
@@ -295,8 +307,8 @@ def _scores(source: Source, score: _Score) -> np.ndarray:
     scores = allocate((source.population.total,), np.dtype(np.float32))
 
     def keep(_: Any, found: tuple[np.ndarray, np.ndarray]) -> None:
-        index, values = found
-        scores[index.ravel()] = values.ravel()
+        for start, values in zip(*found, strict=True):
+            scores[start : start + len(values)] = values
 
     source.sweep(score, keep, lanes=len(jax.tree.leaves(score.pairs)[0]))
     if not np.all(np.isfinite(scores)):
@@ -330,15 +342,15 @@ class _Residuals:
 
 @part
 class _Score(_Residuals):
-    """For a block: the root mean square of each row's residuals."""
+    """For a block: where it begins, and the root mean square of each row's residuals."""
 
     def __call__(self, block: Block) -> tuple[Array, Array]:
-        return block.index, jnp.sqrt(jnp.mean(self.residuals(block.rows) ** 2, 0))
+        return block.index[0], jnp.sqrt(jnp.mean(self.residuals(block.rows) ** 2, 0))
 
 
 @part
 class _Powers(_Residuals):
-    """For a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power)."""
+    """For a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power), and all copies of rows."""
 
     scores: Array
     """By row of the source."""
@@ -348,31 +360,36 @@ class _Powers(_Residuals):
     """By row of the source: how many of the sets of rows to read always contain it."""
     num_sets: int = static()
 
-    def __call__(self, block: Block) -> Array:
-        scores, levels = (take_rows(leaf, block.index) for leaf in (self.scores, self.levels))
+    def __call__(self, block: Block) -> tuple[Array, Array]:
+        start, width = block.index[0], len(block.index)
+        scores, levels = (lax.dynamic_slice_in_dim(leaf, start, width) for leaf in (self.scores, self.levels))
         copies = 1 + jnp.round(scores / self.mean)
-        # By way to sample and row: what to divide by, and whether the row is sampled at all.
-        parts = jnp.stack([jnp.ones_like(copies), copies, *(jnp.ones_like(copies),) * self.num_sets])
-        # The sets grow: a row of the smallest set is in all of them, a row only of the largest set is in the last.
+        slots = jnp.sum(jnp.where(block.is_valid, copies.astype(jnp.int32), 0))
+        # By way to sample and row: 1 if the row is sampled at all. The sets grow: a row of the smallest set is in all
+        # of them, a row only of the largest set is in the last.
         is_out = levels <= jnp.arange(self.num_sets)[::-1, None]
-        is_sampled = jnp.concatenate([jnp.ones((2, len(copies)), bool), is_out]) & block.is_valid
-
-        def sums(r: Array) -> Array:
-            powers = jnp.stack([r * jnp.ones_like(parts), r**2 / parts, r**4 / parts**3], -1)
-            return jnp.sum(jnp.where(is_sampled[..., None], powers, 0), 1)
-
-        return jax.vmap(sums)(self.residuals(block.rows))
+        sampled = jnp.concatenate([jnp.ones((2, width), bool), is_out]) & block.is_valid
+        share = jnp.concatenate([jnp.ones((1, width)), 1 / copies[None], jnp.ones((self.num_sets, width))])
+        r = self.residuals(block.rows)
+        bounded = jnp.clip(r, -_LARGE, _LARGE)  # infinity times 0 would not be 0
+        powers = (r, sampled), (bounded**2, sampled * share), (bounded**4, sampled * share**3)
+        return jnp.stack([dot(power, weights.T.astype(r.dtype)) for power, weights in powers], -1), slots
 
 
 def _log_ratios(
     posterior: Posterior, surrogate: Any, laplace: Laplace, pairs: _Pairs, residuals: np.ndarray
 ) -> np.ndarray:
     """Delta of PCN's proposals with beta = 1, from the sums of their residuals over all rows."""
+    offsets = np.asarray(_offsets(posterior, surrogate, laplace, pairs), np.float64)
+    return offsets + residuals / float(posterior.temperature)
 
+
+@program(compiler_options=QUICKLY)
+def _offsets(posterior: Posterior, surrogate: Any, laplace: Laplace, pairs: _Pairs) -> Array:
     def offset(pair: _Pairs) -> Array:
         known = 0.0 if surrogate is None else surrogate.total(pair.here, pair.there) / posterior.temperature
         there, here = laplace.whiten(pair.there), laplace.whiten(pair.here)
         correction = 0.5 * dot(there - here, there + here)
         return posterior.log_prior(pair.there) - posterior.log_prior(pair.here) + correction + known
 
-    return np.asarray(jax.vmap(offset)(pairs), np.float64) + residuals / float(posterior.temperature)
+    return jax.vmap(offset)(pairs)

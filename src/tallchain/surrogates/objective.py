@@ -11,12 +11,14 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
+from tallchain.arrays import as_floats
 from tallchain.functions import program
 from tallchain.surrogates.no_reference import LEAST_EIGENVALUE, NoReferenceError, not_finite
-from tallchain.surrogates.passes import Passes, Terms, as_floats, derivatives
+from tallchain.surrogates.passes import Passes, Terms, derivatives
 from tallchain.surrogates.point import Point, symmetric
 from tallchain.types import Array, Posterior, PyTree, Source
 
+_QUICK = 5e7  # numbers to read in a pass: it takes less time than to compile a program
 _DENSE = 200  # coordinates up to which every iteration takes the whole Hessian
 _FEW_ROWS = 8192  # for the Hessian at the start
 
@@ -55,6 +57,11 @@ class Objective:
         distance = float(linalg.norm(self.whitener.T @ point.gradient)) if point.is_finite else np.nan
         self.report(self.passes.num_passes, distance)
         return point
+
+    def beside(self, flat: np.ndarray) -> Point:
+        """Evaluate for the value alone; where that is quick, by the program with the Hessian, which is compiled."""
+        is_quick = self.is_dense and self.passes.num_rows * flat.size <= _QUICK
+        return self.at(flat, self.axes if is_quick else None)
 
     def checked(self, flat: np.ndarray, is_curved: bool = False) -> Point:
         """Evaluate, with the whole Hessian if asked for; raise an error if it is not finite."""

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from tallchain.arrays import as_floats
 from tallchain.functions import program
 from tallchain.parts import part
 from tallchain.surrogates.residual import digits, needs_float64, widened
@@ -94,12 +95,7 @@ class Passes:
     def _terms(self, flat: np.ndarray, directions: np.ndarray | None) -> _Terms:
         along = None if directions is None else as_floats(directions)
         like = jax.tree.map(as_floats, self.like)
-        return _Terms(self.posterior, like, as_floats(flat), along, jnp.asarray(self.centre, jnp.result_type(float)))
-
-
-def as_floats(values: np.ndarray) -> Array:
-    """In JAX's default float."""
-    return jnp.asarray(values, jnp.result_type(float))
+        return _Terms(self.posterior, like, as_floats(flat), along, as_floats(self.centre))
 
 
 # ---- on the device -----------------------------------------------------------------------------

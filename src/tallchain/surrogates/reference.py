@@ -19,6 +19,7 @@ import time
 import numpy as np
 from scipy import linalg
 
+from tallchain.arrays import as_floats
 from tallchain.progress import shown
 from tallchain.proposals.laplace import Laplace
 from tallchain.surrogates.no_reference import (
@@ -30,7 +31,6 @@ from tallchain.surrogates.no_reference import (
     not_falling,
 )
 from tallchain.surrogates.objective import Objective
-from tallchain.surrogates.passes import as_floats
 from tallchain.surrogates.point import Point, symmetric
 from tallchain.surrogates.start import check_start
 from tallchain.types import Posterior, PyTree, Source
@@ -229,6 +229,6 @@ def _check_falls_off(objective: Objective, point: Point, step: np.ndarray) -> No
         step, sides = np.sqrt(1 / np.diag(point.hessian)), (1, -1)
     step = step / np.sqrt(step @ point.hessian @ step)
     for side in sides:
-        drop = point.log_density - objective.at(point.flat + side * step).log_density
+        drop = point.log_density - objective.beside(point.flat + side * step).log_density
         if drop < _LEAST_DROP:
             raise NoReferenceError(not_falling(objective.initial, point, drop))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.arrays import as_floats
 from tallchain.checks import check_likelihood, check_posterior, check_scalar
 from tallchain.sources import as_source
 from tallchain.types import PyTree, Source
@@ -48,4 +49,4 @@ def _check_initial(initial: PyTree) -> PyTree:
             f"{call} has d = {size:,} coordinates; the d x d Hessian is made for at most {MOST_COORDINATES:,}. Fix or "
             "drop some of them, or sample without a reference."
         )
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), initial)
+    return jax.tree.map(as_floats, initial)

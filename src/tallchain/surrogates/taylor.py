@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from tallchain.arrays import as_floats
 from tallchain.checks import check_posterior
 from tallchain.parts import part, set_fields, static
 from tallchain.sources import as_source, count_rows
@@ -85,7 +86,6 @@ class Taylor:
             source = as_source("Taylor", data)
             position = _check_position(posterior, source, reference)
             gradient, hessian, rows_swept = _sums(posterior, source, position, order)
-        dtype = jnp.result_type(float)
         set_fields(
             self,
             log_likelihood=posterior.log_likelihood,
@@ -93,8 +93,8 @@ class Taylor:
             num_rows=num_rows,
             rows_swept=rows_swept,
             position=position,
-            gradient=jnp.asarray(gradient, dtype),
-            hessian=jnp.asarray(hessian, dtype) if order == 2 else None,
+            gradient=as_floats(gradient),
+            hessian=as_floats(hessian) if order == 2 else None,
         )
 
     def check(self, position: PyTree) -> None:
@@ -131,7 +131,7 @@ class Taylor:
 
 def _check_position(posterior: Posterior, source: Source, position: Any) -> PyTree:
     try:
-        position = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), position)
+        position = jax.tree.map(as_floats, position)
     except (TypeError, ValueError) as error:
         raise TypeError(
             "`Taylor(reference=...)` must be a Reference, as `find_reference` returns it, or a position of the "
