@@ -23,6 +23,7 @@ PLAN = [
             "keys",
             "names",
             "files",
+            "caching",
             "frames",
             "checks",
         )

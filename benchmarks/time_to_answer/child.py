@@ -90,14 +90,14 @@ def _numpyro(subsample: int | None, warmup: int, draws: int) -> Any:
             t = numpyro.sample("t", dist.Normal(0.0, 1.0).expand([x.shape[1]]).to_event(1))
             with numpyro.plate("rows", len(y), subsample_size=subsample):
                 xs, ys = numpyro.subsample(x, event_dim=1), numpyro.subsample(y, event_dim=0)
-                numpyro.sample("y", dist.Bernoulli(logits=xs @ t), obs=ys)
+                numpyro.sample("y", dist.Bernoulli(logits=jnp.asarray(xs) @ jnp.asarray(t)), obs=ys)
 
         rows = jnp.asarray(x), jnp.asarray(y, jnp.float32)
         kernel: Any = NUTS(model)
         if subsample is not None:
             # Its proxy needs the mode, which its users find by a fit.
             mode = np.asarray(_scikit_learn("newton-cholesky")(x, y)["check"](None)["mean"], np.float32)
-            kernel = HMCECS(NUTS(model), num_blocks=10, proxy=HMCECS.taylor_proxy({"t": mode}, degree=2))
+            kernel = HMCECS(NUTS(model), num_blocks=10, proxy=HMCECS.taylor_proxy({"t": jnp.asarray(mode)}, degree=2))
         chain = MCMC(kernel, num_warmup=warmup, num_samples=draws, progress_bar=False)
         chain.warmup(jax.random.key(1), *rows)
         began = time.perf_counter()

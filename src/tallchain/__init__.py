@@ -11,6 +11,7 @@ from tallchain.acceptance import (
     NormalBarker,
     Penalty,
 )
+from tallchain.caching import cache_programs
 from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
@@ -45,6 +46,7 @@ __all__ = [
     "WithReplacement",
     "acceptance",
     "audit",
+    "cache_programs",
     "checking",
     "models",
     "prepare",

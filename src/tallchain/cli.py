@@ -88,6 +88,7 @@ _GRID_POINTS = 151  # mean and sd are accurate to 7 digits, and the contours loo
 def main() -> None:
     """Run the command line."""
     require("typer")
+    tallchain.cache_programs()
     build_app()(prog_name="tallchain")
 
 
