@@ -55,9 +55,11 @@ def _settings_are_restored() -> object:
 
 
 @pytest.mark.usefixtures("_settings_are_restored")
-def test_a_folder_of_ones_own_and_one_that_cannot_be(tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_and_one_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tc.cache_programs(tmp_path / "here") == tmp_path / "here"
     assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "here")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert tc.cache_programs(tmp_path / "read only") is None
     (tmp_path / "file").touch()
     assert tc.cache_programs(tmp_path / "file" / "below") is None
     assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "here")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,3 +48,13 @@ def test_the_default_implementation_has_no_part_in_our_own_keys() -> None:
         _, verdict = jax.jit(kernel.step)(jr.PRNGKey(0), kernel.init(jnp.float32(0)))
     assert len(np.unique(starts)) == 64
     assert np.isfinite(verdict.log_ratio)
+
+
+@pytest.mark.parametrize("seed", [0, 2**31, 2**32 - 1, 2**32 + 7, 2**63 - 1, np.int8(5), np.int32(7), np.uint32(2**31)])
+@pytest.mark.parametrize("x64", [False, True])
+def test_the_key_of_a_seed_is_jaxs(seed: Any, x64: bool) -> None:
+    with jax.enable_x64(x64):
+        expected = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
+        np.testing.assert_array_equal(jax.random.key_data(make_key(seed)), expected)
+    with pytest.raises(ValueError, match="64 bits"):
+        make_key(2**63)

@@ -46,9 +46,7 @@ def draws_of(proposal: Any, **options: Any) -> tc.Trace:
     return tc.sample(jax.random.key(1), few_rows(proposal=proposal), 0.5, 40, **options)
 
 
-@pytest.mark.parametrize(
-    "share", [pytest.param(0.0, marks=pytest.mark.slow), 0.3, pytest.param(0.7, marks=pytest.mark.slow), 1.0]
-)
+@pytest.mark.parametrize("share", [0.3, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.0, 0.7, 1.0))])
 def test_chains_that_wait_for_each_other_make_the_same_draws(share: float) -> None:
     plain, costly = draws_of(tc.RandomWalk(0.6)), draws_of(Costly(tc.RandomWalk(0.6), share), chunk_size=7)
     for name in ("position", "is_accepted", "rows_read"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import jax
@@ -33,6 +34,8 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
+        return None
+    if not os.access(folder, os.W_OK):
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

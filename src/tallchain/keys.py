@@ -17,6 +17,9 @@ _IMPLEMENTATION = "threefry2x32"
 
 def make_key(seed: int) -> Array:
     """Return the key of a seed, whatever JAX's default implementation is; made on the host."""
+    seed = int(seed)
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"A seed must be a whole number of 64 bits, below 2^63; got {seed}.")
     high = seed >> 32 if jnp.result_type(int) == jnp.int64 else 0
     return wrap(jnp.asarray(np.array([high & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)))
 

@@ -252,10 +252,9 @@ def execute(compiled: Any, *arguments: Any, **ends: Array) -> tuple[Lane, Array]
 
 def _check_finite(log_ratios: np.ndarray) -> None:
     """Raise an error where JAX would: it does not see numbers that are packed."""
-    if jax.config.values["jax_debug_nans"] and np.isnan(log_ratios).any():
-        raise _not_finite("nan")
-    if jax.config.values["jax_debug_infs"] and np.isinf(log_ratios).any():
-        raise _not_finite("inf")
+    for what, is_bad in (("nan", np.isnan), ("inf", np.isinf)):
+        if getattr(jax.config, f"jax_debug_{what}s") and is_bad(log_ratios).any():
+            raise _not_finite(what)
 
 
 def _not_finite(what: str) -> FloatingPointError:

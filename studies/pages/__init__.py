@@ -9,6 +9,7 @@ import re
 from functools import cache
 
 from benchmarks.peers import page as peers
+from benchmarks.time_to_answer import page as time_to_answer
 from studies.pages import paper, settings, speed
 from studies.study import NAMES, ROOT, find, load
 
@@ -21,7 +22,7 @@ def pieces() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in NAMES:
         found |= find(name).page(load(name))
-    for module in (settings, paper, speed, peers):
+    for module in (settings, paper, speed, peers, time_to_answer):
         found |= module.pieces()
     return found
 

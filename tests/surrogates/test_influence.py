@@ -172,3 +172,20 @@ def test_a_source_that_is_reweighted_already_is_refused(copies: np.ndarray, monk
     monkeypatch.setattr(tc.Shuffled, "order", lambda _: pytest.fail("a permutation of all rows was made"))
     with pytest.raises(ValueError, match="the source is already reweighted"):
         influence(MODEL.posterior, source, None, LAPLACE)
+
+
+@pytest.mark.parametrize("bad", [1e12, np.inf])
+def test_a_cliff_at_some_proposals_does_not_look_free(bad: float) -> None:
+    """A row whose residual overflows beyond 1.9 standard deviations, where no proposal scores and one judges."""
+    data = (0.02 * np.random.default_rng(0).normal(size=2003)).astype(np.float32)
+    data[5] = 1.0
+    posterior = tc.Posterior(
+        lambda t: -0.5 * jnp.sum(t**2), lambda t, x: jnp.where((x > 0.5) & (t[0] > 1.9), -bad, 0.1 * x * t[0])
+    )
+    found = influence(posterior, data, None, Laplace(jnp.zeros(1), jnp.eye(1)), seed=5)
+    plans = {(plan.method, plan.num_exact): plan for plan in found.plans}
+    assert plans["none", 0].most_rows > 2000
+    assert plans["copies", 0].most_rows > 2000
+    assert plans["exact", 100].most_rows < 100
+    assert found.chosen.method == "exact"
+    assert 5 in found.exact

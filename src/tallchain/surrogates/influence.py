@@ -185,7 +185,7 @@ def influence(
             levels=jnp.asarray(levels),
             num_sets=len(counts),
         )
-        sums, slots = source.sweep(powers, lanes=num_draws)
+        sums, totals, slots = source.sweep(powers, lanes=num_draws)
         del powers, levels  # they are as long as the data
     plans = _plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, int(slots))
     chosen = _choose(plans, method, batch_size)
@@ -198,7 +198,7 @@ def influence(
         batch_size=int(min(max(batch_size, np.ceil(chosen.batch)), num_rows - chosen.num_exact)),
         copies=_copies(_by_row(source, stored), mean) if chosen.method == "copies" else None,
         exact=np.sort(_order(source)[exact]) if len(exact) else exact,
-        log_ratios=_log_ratios(posterior, surrogate, laplace, judging, sums[:, 0, 0]),
+        log_ratios=_log_ratios(posterior, surrogate, laplace, judging, totals),
         rows_swept=2 * num_draws * num_rows,
         seconds=time.perf_counter() - begun,
     )
@@ -350,7 +350,7 @@ class _Score(_Residuals):
 
 @part
 class _Powers(_Residuals):
-    """For a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power), and all copies of rows."""
+    """For a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power), their sums, all copies."""
 
     scores: Array
     """By row of the source."""
@@ -360,7 +360,7 @@ class _Powers(_Residuals):
     """By row of the source: how many of the sets of rows to read always contain it."""
     num_sets: int = static()
 
-    def __call__(self, block: Block) -> tuple[Array, Array]:
+    def __call__(self, block: Block) -> tuple[Array, Array, Array]:
         start, width = block.index[0], len(block.index)
         scores, levels = (lax.dynamic_slice_in_dim(leaf, start, width) for leaf in (self.scores, self.levels))
         copies = 1 + jnp.round(scores / self.mean)
@@ -371,9 +371,12 @@ class _Powers(_Residuals):
         sampled = jnp.concatenate([jnp.ones((2, width), bool), is_out]) & block.is_valid
         share = jnp.concatenate([jnp.ones((1, width)), 1 / copies[None], jnp.ones((self.num_sets, width))])
         r = self.residuals(block.rows)
-        bounded = jnp.clip(r, -_LARGE, _LARGE)  # infinity times 0 would not be 0
-        powers = (r, sampled), (bounded**2, sampled * share), (bounded**4, sampled * share**3)
-        return jnp.stack([dot(power, weights.T.astype(r.dtype)) for power, weights in powers], -1), slots
+        total = jnp.sum(jnp.where(block.is_valid, r, 0), 1)
+        # Whatever is not a number counts as large; and infinity times 0 would not be 0.
+        bounded = jnp.where(jnp.isnan(r), _LARGE, jnp.clip(r, -_LARGE, _LARGE))
+        powers = (bounded, sampled), (bounded**2, sampled * share), (bounded**4, sampled * share**3)
+        sums = jnp.stack([dot(power, weights.T.astype(r.dtype)) for power, weights in powers], -1)
+        return sums, total, slots
 
 
 def _log_ratios(

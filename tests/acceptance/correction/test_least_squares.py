@@ -35,7 +35,7 @@ def test_ridge_against_the_matrices_written_out(sigma: float, n: int, value: flo
     assert table.weights == pytest.approx((u + u[::-1]) / (2 * u.sum()), abs=1e-8)
 
 
-@pytest.mark.parametrize("sigma", [0.8, 0.9, 1.0, 1.1])
+@pytest.mark.parametrize("sigma", [1.0, *(pytest.param(sigma, marks=pytest.mark.slow) for sigma in (0.8, 0.9, 1.1))])
 def test_appendix_small_grid(sigma: float) -> None:
     for entry in experiment._entries(2000, sigma, experiment.RIDGES):
         assert entry.is_within, entry
