@@ -21,7 +21,7 @@ def _is_fast(name: str, source: str, scenario: str) -> bool:
     if name in READS_ALL or name == "austere":
         return source == "windows" and scenario == "normal mean" and name not in (*SETTINGS, "austere designed")
     if name == "minibatch":
-        return scenario == "normal vector" or (source, scenario) == ("row by row", "two states")
+        return scenario == ("two states" if source == "windows" else "normal vector")
     return source == "row by row" and scenario == "normal vector" and name not in SETTINGS
 
 

@@ -223,7 +223,9 @@ def brute_force(num_rows: int, error: float, mu_std: np.ndarray) -> list[Design]
     return [pairs[i] for i in np.argmin(shares, 0)]
 
 
-@pytest.mark.parametrize(("num_rows", "error"), [(330, 0.05), (2000, 0.1), (13_000, 0.2)])
+@pytest.mark.parametrize(
+    ("num_rows", "error"), [(330, 0.05), (2000, 0.1), pytest.param(13_000, 0.2, marks=pytest.mark.slow)]
+)
 def test_designs_are_those_of_brute_force(num_rows: int, error: float) -> None:
     designs = nonconservative(num_rows, error)
     expected = brute_force(num_rows, error, designs.mu_std)

@@ -27,7 +27,10 @@ def alarms(draws: list[np.ndarray]) -> float:
     return float(np.mean([chance_of_r_hat(each) < FALSE_ALARM for each in draws]))
 
 
-@pytest.mark.parametrize(("chains", "ess"), [(4, 50), (4, 125), (16, 30), (64, 20), (64, 50)])
+@pytest.mark.parametrize(
+    ("chains", "ess"),
+    [(4, 50), (16, 30), (64, 20), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((4, 125), (64, 50)))],
+)
 def test_chains_that_agree_are_rarely_accused(chains: int, ess: int) -> None:
     """With 20 effective draws to a chain R-hat is always above 1.01. Allowed: 1 per cent, and chance."""
     random = np.random.default_rng(SEED)

@@ -226,7 +226,9 @@ class _WithoutTotal:
         return self.surrogate.row_difference(position, candidate)
 
 
-@pytest.mark.parametrize("broken", ["sums of other data", "no closed form", "no inverse weights"])
+@pytest.mark.parametrize(
+    "broken", [pytest.param("sums of other data", marks=pytest.mark.slow), "no closed form", "no inverse weights"]
+)
 def test_check_refuses(broken: str) -> None:
     surrogate: Any = Taylor(MODEL.posterior, MODEL.data, REFERENCE, 1)
     kernel = logistic_kernel(
