@@ -174,8 +174,9 @@ def test_ctrl_c_leaves_out_a_chain_without_a_draw(key: jax.Array, monkeypatch: p
 def test_no_pass_over_all_rows_after_ctrl_c(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even if it comes with the last draws."""
     monkeypatch.setattr(scan, "_begin", lambda *_: pytest.fail("the pass was begun"))
-    after_chunks(monkeypatch, 1, lambda: signal.raise_signal(signal.SIGINT))
+    after_chunks(monkeypatch, 0, lambda: signal.raise_signal(signal.SIGINT))
     trace = sample(key, few_rows(), 0.5, 1, num_chains=4, progress=False)
+    assert trace.num_draws == 1
     assert trace.is_interrupted
     assert trace.scan is None
 
@@ -197,8 +198,15 @@ def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatc
 
 
 def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    after_chunks(monkeypatch, 0, lambda: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
+    """While the sampler is compiled."""
+    compile_ = lockstep.Runner._compile
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return compile_(*arguments)
+
+    monkeypatch.setattr(lockstep.Runner, "_compile", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="before the first draw"):
         sample(key, few_rows(), 0.5, 200, scan=0, progress=False)
 
 

@@ -16,7 +16,7 @@ from tallchain.progress import shown
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
 _CHUNK_SLOTS = 256
-_MOST_TURNS = 2**20
+_FEWEST_TURNS, _MOST_TURNS = 4, 2**20  # of a chunk
 _CHUNK_BYTES = {"cpu": 2**24}  # about what its caches hold
 _CHUNK_BYTES_ELSEWHERE = 2**30
 
@@ -53,16 +53,16 @@ def fill(
     report: Report,
 ) -> None:
     """Run chunks until every chain has its draws, or the run is interrupted."""
-    turns = 0  # the first chunk compiles, and takes no turn
+    turns = _FEWEST_TURNS
     try:
         while recorder.num_finished < num_draws and not interrupt.is_set():
             began = time.perf_counter()
             recorder.add(*run(last=num_draws, turns=turns))
             seconds = time.perf_counter() - began
-            recorder.seconds += seconds if turns else 0.0
+            recorder.seconds += seconds
             report(recorder)
             pace = _CHUNK_SECONDS / seconds
-            turns = min(max(4, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
+            turns = min(max(_FEWEST_TURNS, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
     except KeyboardInterrupt:
         interrupt.set()
 

@@ -126,11 +126,11 @@ def sample(
         check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
         keys = lockstep.keys_of(key, num_chains)
         slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, positions), num_draws)
-        run = lockstep.Runner(kernel, schedule, keys, slots).start(positions)
         with (
             progress_bar(progress, num_draws * num_chains) as report,
             saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),
         ):
+            run = lockstep.Runner(kernel, schedule, keys, slots).start(positions)
             until = num_warmup // 2
             if recentre and until:
                 fill(recorder, run, until, interrupt, report)
