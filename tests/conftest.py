@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import signal
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +21,11 @@ if os.environ.get("TALLCHAIN_TEST_COMPILE") == "quick":  # before JAX is importe
     if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # XLA ends the process at a flag it does not know
         flags.append("--xla_cpu_use_fusion_emitters=false")
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers, and processes that tests start, share what takes long
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = PROGRAMS = tempfile.mkdtemp(prefix="tallchain-test-")
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+        atexit.register(shutil.rmtree, PROGRAMS, ignore_errors=True)
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw")[2:]
 if WORKER and hasattr(os, "sched_setaffinity"):  # a core for each: threads that wait for each other take a sixth more

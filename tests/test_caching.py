@@ -26,7 +26,8 @@ print(sum(event.endswith("cache_hits") for event in events), sum(event.endswith(
 
 
 def run(folder: Path, **settings: str) -> list[str]:
-    environment = os.environ | {"TALLCHAIN_CACHE": str(folder)} | settings
+    unset = {name: value for name, value in os.environ.items() if "CACHE" not in name}
+    environment = unset | {"TALLCHAIN_CACHE": str(folder)} | settings
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -21,6 +21,7 @@ PLAN = [
             "validation",
             "types",
             "keys",
+            "threefry",
             "names",
             "files",
             "caching",

@@ -27,6 +27,7 @@ from tallchain.functions import as_function
 from tallchain.keys import as_threefry
 from tallchain.parts import check_registered, part, replace, set_fields, static
 from tallchain.surrogates.residual import needs_float64, residual
+from tallchain.threefry import same_key
 from tallchain.types import (
     AcceptanceTest,
     Array,
@@ -81,6 +82,7 @@ class Randomness:
 
     def draw(self, key: Array) -> Noise:
         """Draw the noise of one decision from its key."""
+        key = same_key(key)
         structure, shapes = self.like
         position = jax.tree.unflatten(structure, [jnp.zeros(*shape) for shape in shapes])
         return Noise(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
+from tallchain.threefry import encrypt
 from tallchain.types import Array
 from tallchain.validation import brief
 
@@ -21,12 +22,27 @@ def make_key(seed: int) -> Array:
     if not -(2**63) <= seed < 2**63:
         raise ValueError(f"A seed must be a whole number of 64 bits, below 2^63; got {seed}.")
     high = seed >> 32 if jnp.result_type(int) == jnp.int64 else 0
-    return wrap(jnp.asarray(np.array([high & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)))
+    return _wrap(np.array([high & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
 
 
-def wrap(words: Array) -> Array:
-    """Return the key of these two words."""
-    return jr.wrap_key_data(words, impl=_IMPLEMENTATION)
+def fold_in(key: Array, data: int | np.ndarray) -> Array:
+    """`jax.random.fold_in` of a threefry key on the host, which compiles nothing; one key for each number."""
+    return _wrap(_encrypt(key, np.asarray(data).astype(np.uint32)))
+
+
+def split(key: Array, count: int = 2) -> Array:
+    """`jax.random.split` of a threefry key on the host, which compiles nothing."""
+    return fold_in(key, np.arange(count))
+
+
+def _encrypt(key: Array, counts: np.ndarray) -> np.ndarray:
+    words = np.asarray(jr.key_data(key))
+    found = encrypt((words[:1], words[1:]), np.zeros(counts.size, np.uint32), counts.ravel())
+    return np.stack(found, -1).reshape(*counts.shape, 2)
+
+
+def _wrap(words: np.ndarray) -> Array:
+    return jr.wrap_key_data(jax.device_put(words), impl=_IMPLEMENTATION)
 
 
 def as_threefry(key: Array) -> Array:
@@ -41,7 +57,7 @@ def as_threefry(key: Array) -> Array:
         return key
     hashed = make_key(0)
     for word in jr.key_data(key):
-        hashed = jr.fold_in(hashed, word)
+        hashed = jr.fold_in(hashed, word)  # not on the host: the key may be traced
     return hashed
 
 

@@ -24,11 +24,12 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.cores import num_cores
-from tallchain.functions import QUICKLY, program
+from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
-from tallchain.keys import make_key, wrap
+from tallchain.keys import fold_in, make_key
 from tallchain.packing import num_words, pack, unpack
 from tallchain.schedule import Schedule
+from tallchain.threefry import wrap
 from tallchain.types import Array, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
@@ -80,10 +81,9 @@ class Drawn(NamedTuple):
     verdict: Verdict
 
 
-@partial(jax.jit, static_argnames="num_chains", compiler_options=QUICKLY)
 def keys_of(key: Array, num_chains: int) -> Array:
     """Return the key of every chain, which does not depend on how many there are."""
-    return jax.vmap(lambda chain: jr.fold_in(key, chain))(jnp.arange(num_chains))
+    return fold_in(key, np.arange(num_chains))
 
 
 @partial(jax.jit, static_argnames="count")
@@ -171,7 +171,7 @@ class Runner:
 
     def __init__(self, kernel: Machine, schedule: Schedule, keys: Array, slots: int, groups: int | None = None) -> None:
         # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
-        self._shared = jax.tree.map(jnp.asarray, (kernel, schedule))
+        self._shared = jax.device_put((kernel, schedule))
         self._slots = slots
         self._num_groups = groups or num_groups(len(keys))
         self._words = self._split(np.asarray(jr.key_data(keys)))
@@ -181,7 +181,7 @@ class Runner:
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Open the trial of a draw, the first by default, of every chain; compiles everything."""
         parts = self._split(positions)
-        draw = jnp.int32(draw)
+        draw = jax.device_put(np.int32(draw))
         if self._programs is None:
             self._programs = self._compile(self._words[0], parts[0], draw)
         opened = self._programs.start
@@ -191,7 +191,7 @@ class Runner:
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
         """Run a chunk; return how many draws each chain has now, and those of the chunk."""
         assert self._programs is not None
-        programs, ends = self._programs, {"last": jnp.int32(last), "turns": jnp.int32(turns)}
+        programs, ends = self._programs, {"last": np.int32(last), "turns": np.int32(turns)}
 
         def run_group(words: Array, lanes: Lane) -> tuple[Lane, Array]:
             return execute(programs.run, *self._shared, programs.draw_ahead(words, lanes.draw), lanes, **ends)
@@ -240,7 +240,7 @@ class Runner:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
 
 
-def execute(compiled: Any, *arguments: Any, **ends: Array) -> tuple[Lane, Array]:
+def execute(compiled: Any, *arguments: Any, **ends: Any) -> tuple[Lane, Array]:
     """Run one chunk of one group."""
     try:
         return jax.block_until_ready(compiled(*arguments, **ends))

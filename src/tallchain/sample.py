@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
 from tallchain import lockstep
@@ -23,7 +22,7 @@ from tallchain.checks import are_scalars, check_position, check_start
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import single_key
+from tallchain.keys import fold_in, single_key
 from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.schedule import Schedule
@@ -144,7 +143,7 @@ def sample(
         last, found = find_last(), _Found()
         is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
         if scan and last.kernel and not interrupt.is_set():
-            scan_key = jr.fold_in(key, num_chains)
+            scan_key = fold_in(key, num_chains)
             try:
                 found = _scanned(last.kernel, recorder, scan, scan_key, interrupt, progress=progress)
             except Exception as error:

@@ -22,7 +22,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import random as jr
 
 from tallchain.checking.drift import Basis, Regression, bound_of, drift_of, error_p_value, flow_of, regress
 from tallchain.checking.errors import Z, decisions_of, mean_of, outcomes_of, reach_of, size_of, worst_of
@@ -34,7 +33,7 @@ from tallchain.checking.trials import choose_trials, repeat
 from tallchain.checks import are_scalars
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import make_key
+from tallchain.keys import fold_in, make_key
 from tallchain.names import all_coordinates
 from tallchain.settings import describe, settings_of
 from tallchain.surrogates.residual import digits
@@ -94,7 +93,8 @@ def audit(
     num_decisions, num_trials = int(num_decisions), None if num_trials is None else int(num_trials)
     _check_trace(kernel, trace)
     began = time.perf_counter()
-    pair_key, trial_key = jr.split(make_key(seed))
+    key = make_key(seed)
+    pair_key, trial_key = fold_in(key, 0), fold_in(key, 1)
     with catch_interrupt() as interrupt:  # to the end: what follows the repeats takes seconds, and would lose them
         with digits(kernel.in_float64):
             pairs = make_pairs(kernel, trace.position, num_decisions, pair_key)

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax import random as jr
 
 from tallchain.acceptance.bound import bound_of
 from tallchain.checking.records import Estimate
@@ -17,8 +16,9 @@ from tallchain.checking.scan import Pairs, begin, make_pairs
 from tallchain.checking.trace import Trace
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import make_key
+from tallchain.keys import fold_in, make_key, split
 from tallchain.surrogates.residual import digits
+from tallchain.threefry import same_key
 from tallchain.types import Array, Ask, PyTree
 from tallchain.validation import brief, is_whole
 
@@ -89,12 +89,13 @@ def bound_limits(
                 f"`bound_limits({name}=...)` must be a whole number, at least {least}; got {brief(value)}."
             )
     rows_stored = min(rows_stored, kernel.source.population.num_rows)
-    pair_key, row_key = jr.split(make_key(seed))
+    key = make_key(seed)
+    pair_key, row_key = fold_in(key, 0), fold_in(key, 1)
     width = kernel.source.width(rows_stored)
     looks = -(-rows_stored // width)
     with digits(kernel.in_float64):
         pairs = make_pairs(kernel, trace.position, num_proposals, pair_key)
-        rows = np.asarray(_rows(kernel, pairs, jr.split(row_key, num_proposals), width=width, looks=looks), np.float64)
+        rows = np.asarray(_rows(kernel, pairs, split(row_key, num_proposals), width=width, looks=looks), np.float64)
     b = float(np.median(trace.rows_read))
     random = np.random.default_rng(seed)
     found = tuple(_limits(each[:rows_stored], b, num_resamples, random) for each in rows)
@@ -112,7 +113,7 @@ def _rows(kernel: MetropolisHastings, pairs: Pairs, keys: Array, *, width: int, 
             cursor, seen = source.look(cursor, Ask(jnp.int32(width)), width, row_function, lambda v, ok: v)
             return cursor, seen.evidence
 
-        return lax.scan(look, begin(source, key, width), length=looks)[1].reshape(-1)
+        return lax.scan(look, begin(source, same_key(key), width), length=looks)[1].reshape(-1)
 
     return jax.vmap(one)(pairs, keys)
 

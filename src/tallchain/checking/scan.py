@@ -7,7 +7,6 @@ always misses them, and nothing it has seen shows this: only reading every row d
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,11 +18,12 @@ from jax import random as jr
 from tallchain.checking.verdict import Scan
 from tallchain.functions import QUICKLY, program
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import make_key
+from tallchain.keys import fold_in, make_key, split
 from tallchain.lockstep import Drawn
 from tallchain.parts import part
 from tallchain.progress import shown
 from tallchain.sources import Shuffled, WithReplacement
+from tallchain.threefry import same_key
 from tallchain.types import (
     Array,
     Ask,
@@ -50,26 +50,19 @@ class Pairs(NamedTuple):
 
 def make_pairs(kernel: MetropolisHastings, positions: PyTree, count: int, key: Array) -> Pairs:
     """Choose draws, by (chain, draw), at random (none twice while there are enough), and propose from each."""
-    choice, keys = _keys(key, count)
+    choice, proposals = fold_in(key, 0), fold_in(key, 1)
     shape = jax.tree.leaves(positions)[0].shape[:2]
     size = shape[0] * shape[1]
-    random = np.random.default_rng(np.asarray(choice))
+    random = np.random.default_rng(np.asarray(jr.key_data(choice)))
     chain, draw = np.unravel_index(random.choice(size, count, replace=count > size), shape)
     here = jax.tree.map(lambda leaf: np.asarray(leaf)[chain, draw], positions)
-    return _propose(kernel, here, keys)
-
-
-@partial(jax.jit, static_argnums=1, compiler_options=QUICKLY)
-def _keys(key: Array, count: int) -> tuple[Array, Array]:
-    """Two words to choose draws by, and a key for each proposal."""
-    choice, proposals = jr.split(key)
-    return jr.key_data(choice), jr.split(proposals, count)
+    return _propose(kernel, here, split(proposals, count))
 
 
 @program(compiler_options=QUICKLY)
 def _propose(kernel: MetropolisHastings, here: PyTree, keys: Array) -> Pairs:
     def propose(key: Array, position: PyTree) -> Pairs:
-        proposed = kernel.proposal.propose(kernel.proposal.draw(key, position), position, kernel.target)
+        proposed = kernel.proposal.propose(kernel.proposal.draw(same_key(key), position), position, kernel.target)
         return Pairs(position, proposed.position, jnp.asarray(proposed.log_correction, jnp.result_type(float)))
 
     return jax.vmap(propose)(keys, here)
@@ -241,10 +234,10 @@ def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
             deviations = (values - centre) / scale
             return jnp.sum(jnp.where(is_valid & jnp.isfinite(deviations), deviations, 0))
 
-        means = lax.map(window_mean, jr.split(key, _ORDERS))
+        means = lax.map(window_mean, jr.split(same_key(key), _ORDERS))
         return _Begun(centre, scale, means)
 
-    return jax.vmap(one)(pairs, jr.split(make_key(0), len(pairs.log_correction)))
+    return jax.vmap(one)(pairs, jr.split(same_key(make_key(0)), len(pairs.log_correction)))
 
 
 def begin(source: Source, key: Array, width: int) -> PyTree:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax import random as jr
 
 from tallchain import lockstep
 from tallchain.checking.recorder import Recorder
@@ -18,7 +17,7 @@ from tallchain.checking.trace import Trace
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, Trial
-from tallchain.keys import make_key
+from tallchain.keys import make_key, split
 from tallchain.parts import part, replace
 from tallchain.proposals import Fixed
 from tallchain.schedule import Schedule
@@ -132,7 +131,7 @@ def repeat(
     num_pairs = len(both.log_correction)
     lanes_per_pair = _lanes_per_pair(num_pairs, num_trials)
     num_lanes, num_draws = num_pairs * lanes_per_pair, num_trials // lanes_per_pair
-    repeated, schedule, keys = _Repeated(kernel, both), Schedule(), jr.split(key, num_lanes)
+    repeated, schedule, keys = _Repeated(kernel, both), Schedule(), split(key, num_lanes)
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
     start = repeated.start(num_lanes)
     slots = slots_within(lockstep.bytes_per_slot(repeated, start), num_draws)

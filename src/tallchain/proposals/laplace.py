@@ -13,7 +13,9 @@ from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
 from tallchain.arrays import as_floats
+from tallchain.keys import as_threefry
 from tallchain.parts import part, set_fields
+from tallchain.threefry import same_key
 from tallchain.types import Array, PyTree, dot
 from tallchain.validation import brief
 
@@ -83,7 +85,7 @@ class Laplace:
 
     def draw_many(self, key: Array, count: int) -> PyTree:
         """Draw some positions, along a first axis."""
-        return _draw_many(self, key, count=count)
+        return _draw_many(self, as_threefry(key), count=count)
 
     def _shaped(self, flat: Array) -> PyTree:
         return ravel_pytree(self.mean)[1](flat)
@@ -91,7 +93,7 @@ class Laplace:
 
 @partial(jax.jit, static_argnames="count")
 def _draw_many(laplace: Laplace, key: Array, *, count: int) -> PyTree:
-    return jax.vmap(laplace.draw)(jr.split(key, count))
+    return jax.vmap(laplace.draw)(jr.split(same_key(key), count))
 
 
 def _fill(laplace: Laplace, mean: PyTree, factor: np.ndarray, inverse: np.ndarray) -> Laplace:

@@ -59,7 +59,7 @@ def sweep(
     blocks = -(-num_blocks // (rounds * threads))  # all dispatches have one size, so that they share a program
     sizes = {"num_rows": num_rows, "num_exact": num_exact, "width": width, "blocks": blocks}
     # Compiled here: JAX's settings, such as 64 bits, are those of a thread.
-    shared = jax.tree.map(jnp.asarray, (summarise, data, share))
+    shared = jax.device_put((summarise, data, share))
     compiled = _summaries.lower(*shared, np.int32(0), **sizes).compile()
 
     def found(first: int) -> PyTree:

@@ -34,6 +34,7 @@ from tallchain.sources.copying import allocate
 from tallchain.sources.rows import check_batch_size
 from tallchain.sources.sweeping import row_at
 from tallchain.surrogates.residual import digits, needs_float64, residual
+from tallchain.threefry import same_key
 from tallchain.types import (
     Array,
     Block,
@@ -180,9 +181,9 @@ def influence(
             surrogate,
             judging,
             in_float64,
-            scores=jax.device_put(stored),  # no copy on a CPU
-            mean=jnp.asarray(mean),
-            levels=jnp.asarray(levels),
+            scores=jax.device_put(stored),  # no copy on a CPU, and nothing to compile
+            mean=jax.device_put(mean),
+            levels=jax.device_put(levels),
             num_sets=len(counts),
         )
         sums, totals, slots = source.sweep(powers, lanes=num_draws)
@@ -256,12 +257,12 @@ class _Pairs(NamedTuple):
 @partial(jax.jit, static_argnames="count", compiler_options=QUICKLY)
 def _pairs(laplace: Laplace, key: Array, *, count: int) -> tuple[_Pairs, _Pairs]:
     """Pairs of independent draws, the proposals of PCN with beta = 1: some to score with, as many to judge."""
-
-    def some(key: Array) -> _Pairs:
-        return _Pairs(*(jax.vmap(laplace.draw)(jr.split(each, count)) for each in jr.split(key)))
-
-    scoring, judging = jr.split(key)
-    return some(scoring), some(judging)
+    keys = jr.split(same_key(key))
+    for number in (2, count):
+        keys = jax.vmap(partial(jr.split, num=number))(keys.ravel())
+    draws = jax.vmap(laplace.draw)(keys.ravel())
+    some = [jax.tree.map(lambda leaf, i=i: leaf[i * count : (i + 1) * count], draws) for i in range(4)]
+    return _Pairs(*some[:2]), _Pairs(*some[2:])
 
 
 def _order(source: Source) -> np.ndarray:
