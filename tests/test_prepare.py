@@ -89,6 +89,7 @@ def test_no_surrogate_pays_where_the_posterior_is_far_from_normal() -> None:
     assert prepared.kernel().surrogate is None
 
 
+@pytest.mark.slow
 def test_chains_find_back_from_tails_that_are_heavier_than_the_proposals() -> None:
     """Five separated rows, 80 times each at temperature 80: independent proposals alone keep chains in the tail."""
     x = np.array([-2, -1, 0.5, 1, 2], np.float32)

@@ -23,27 +23,29 @@ TARGET = normal_mean()
 
 
 few_rows = partial(kernel_of, TARGET.data[:4000], temperature=TARGET.posterior.temperature)
+# Tests with the same number of chains and of draws in a chunk share their programs.
+SMALL = {"num_chains": 4, "chunk_size": 5, "progress": False}
 
 
 def test_one_start_per_chain(key: jax.Array) -> None:
     starts = np.array([-50.0, 0.0, 20.0, 50.0], np.float32)
-    trace = sample(key, few_rows(), starts, 1, num_chains=4, scan=0, progress=False)
+    trace = sample(key, few_rows(), starts, 1, scan=0, **SMALL)
     np.testing.assert_allclose(trace.position[:, 0], starts, atol=5.0)
 
 
 def test_one_start_for_all_chains(key: jax.Array) -> None:
-    trace = sample(key, few_rows(), 7.0, 1, num_chains=4, scan=0, progress=False)
+    trace = sample(key, few_rows(), 7.0, 1, scan=0, **SMALL)
     np.testing.assert_allclose(trace.position[:, 0], 7.0, atol=4.0)
 
 
 def test_old_style_keys_are_taken() -> None:
-    old = sample(jax.random.PRNGKey(3), few_rows(), 0.5, 5, scan=0, progress=False)
-    new = sample(jax.random.key(3), few_rows(), 0.5, 5, scan=0, progress=False)
+    old = sample(jax.random.PRNGKey(3), few_rows(), 0.5, 5, scan=0, **SMALL)
+    new = sample(jax.random.key(3), few_rows(), 0.5, 5, scan=0, **SMALL)
     np.testing.assert_array_equal(old.position, new.position)
 
 
 def test_small_numpy_integers_do_not_overflow(key: jax.Array) -> None:
-    options = {"num_warmup": np.int8(100), "num_chains": np.int8(4), "scan": np.int8(8)}
+    options = {"num_warmup": np.int8(100), "num_chains": np.int8(4), "scan": np.int8(8), "chunk_size": np.int8(5)}
     trace = sample(key, few_rows(), 0.5, np.int8(100), progress=False, **options)
     assert trace.num_draws == 100
     assert trace.scan is not None
@@ -53,15 +55,16 @@ def test_small_numpy_integers_do_not_overflow(key: jax.Array) -> None:
 def test_schedule_of_temperature_and_scale(key: jax.Array) -> None:
     """Hot with long steps for the first half, cold with short ones after: exact tests show both."""
     schedule = tc.Schedule(
-        temperature=lambda draw: jnp.where(draw < 300, 4000.0, 40.0), scale=lambda draw: jnp.where(draw < 300, 2.0, 0.1)
+        temperature=lambda draw: jnp.where(draw < 300, 1000.0, 10.0), scale=lambda draw: jnp.where(draw < 300, 2.0, 0.1)
     )
-    kernel = few_rows(acceptance=tc.Metropolis())
+    rows = TARGET.data[:1000]
+    kernel = kernel_of(rows, acceptance=tc.Metropolis())
     trace = sample(key, kernel, 0.5, 600, num_chains=64, schedule=schedule, scan=0, progress=False)
     assert trace.kernel is not None
-    assert trace.kernel.posterior.temperature == 40
+    assert trace.kernel.posterior.temperature == 10
     assert trace.kernel.proposal.scale == pytest.approx(0.1)
     hot, cold = trace.position[:, 50:300], trace.position[:, 350:]
-    mean = TARGET.data[:4000].mean(dtype=np.float64)
+    mean = rows.mean(dtype=np.float64)
     for values, weight in ((hot, 1.0), (cold, 100.0)):
         precision = 0.25 + weight
         chain_means, chain_squares = values.mean(1), ((values - mean * weight / precision) ** 2).mean(1)
@@ -78,7 +81,7 @@ def test_schedule_counts_warmup_draws(key: jax.Array) -> None:
 def test_progress_off_a_terminal_is_lines(key: jax.Array, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_EVERY", 0.0)
     monkeypatch.setattr(progress, "_SHARE", 0.0)
-    sample(key, few_rows(), 0.5, 20, num_chains=4)
+    sample(key, few_rows(), 0.5, 20, num_chains=4, chunk_size=5)
     shown = capfd.readouterr()
     assert shown.out == ""
     assert re.search(
@@ -139,10 +142,10 @@ def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
 
 
 def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sample(key, few_rows(), 0.5, 200, num_chains=4, scan=0, progress=False)
+    whole = sample(key, few_rows(), 0.5, 200, scan=0, **SMALL)
     handler = signal.getsignal(signal.SIGINT)
     after_chunks(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGINT))
-    part = sample(key, few_rows(), 0.5, 200, num_chains=4, progress=False, chunk_size=5)
+    part = sample(key, few_rows(), 0.5, 200, **SMALL)
     assert part.is_interrupted
     assert 0 < part.num_draws < 200
     np.testing.assert_array_equal(part.position, whole.position[:, : part.num_draws])
@@ -163,7 +166,7 @@ def test_ctrl_c_leaves_out_a_chain_without_a_draw(key: jax.Array, monkeypatch: p
     after_chunks(monkeypatch, 3, lambda: signal.raise_signal(signal.SIGINT))
     starts = np.array([0.5, 500.0, 0.5, 0.5], np.float32)
     with pytest.warns(RuntimeWarning, match="Chain 1 had no finished draw and is left out"):
-        trace = sample(key, slow_beyond_ten(), starts, 200, num_chains=4, progress=False, chunk_size=5)
+        trace = sample(key, slow_beyond_ten(), starts, 200, **SMALL)
     assert trace.is_interrupted
     assert trace.left_out == {1: 0}
     assert trace.num_chains == 3
@@ -175,7 +178,7 @@ def test_no_pass_over_all_rows_after_ctrl_c(key: jax.Array, monkeypatch: pytest.
     """Not even if it comes with the last draws."""
     monkeypatch.setattr(scan, "_begin", lambda *_: pytest.fail("the pass was begun"))
     after_chunks(monkeypatch, 0, lambda: signal.raise_signal(signal.SIGINT))
-    trace = sample(key, few_rows(), 0.5, 1, num_chains=4, progress=False)
+    trace = sample(key, few_rows(), 0.5, 1, **SMALL)
     assert trace.num_draws == 1
     assert trace.is_interrupted
     assert trace.scan is None
@@ -190,7 +193,7 @@ def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatc
 
     monkeypatch.setattr(scan, "_begin", interrupted)
     monkeypatch.setattr(tc.Shuffled, "sweep", lambda *_, **__: pytest.fail("rows were read"))
-    trace = sample(key, few_rows(), 0.5, 20, num_chains=4, progress=False)
+    trace = sample(key, few_rows(), 0.5, 20, **SMALL)
     assert trace.num_draws == 20
     assert trace.scan is None
     assert "NOT CHECKED" in str(trace.summary())
@@ -207,7 +210,7 @@ def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest
 
     monkeypatch.setattr(lockstep.Runner, "_compile", interrupted)
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):
-        sample(key, few_rows(), 0.5, 200, scan=0, progress=False)
+        sample(key, few_rows(), 0.5, 200, scan=0, **SMALL)
 
 
 def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +219,7 @@ def test_a_fault_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.Mon
 
     after_chunks(monkeypatch, 4, fail)
     with pytest.raises(SamplingError, match="out of memory on the device") as caught:
-        sample(key, few_rows(), 0.5, 200, num_chains=4, progress=False, chunk_size=5)
+        sample(key, few_rows(), 0.5, 200, **SMALL)
     assert caught.value.trace.num_draws > 0
     assert caught.value.trace.is_interrupted
 
@@ -236,7 +239,7 @@ def test_a_device_that_does_not_answer_any_more_loses_no_finished_draws(
 
     after_chunks(monkeypatch, 4, break_down)
     with pytest.raises(SamplingError, match="Sampling failed: MemoryError") as caught:
-        sample(key, few_rows(), 0.5, 200, num_chains=4, progress=False, chunk_size=5)
+        sample(key, few_rows(), 0.5, 200, **SMALL)
     assert caught.value.trace.num_draws > 0
 
 

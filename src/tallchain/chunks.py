@@ -28,41 +28,40 @@ class Keeper(Protocol):
     """Time spent sampling, so far."""
 
     @property
-    def num_finished(self) -> int:
-        """Draws that every chain has finished."""
-        ...
-
-    @property
     def total(self) -> Any:
         """Totals over all decisions: num_decisions, num_accepted, num_rows."""
         ...
 
-    def add(self, draw: np.ndarray, drawn: lockstep.Drawn) -> None:
-        """Take over the draws of one chunk, by chain and slot; chain c has now finished draw[c] draws."""
+    def add(self, draw: np.ndarray, chunk: lockstep.Chunk) -> None:
+        """Take over the draws of one chunk; chain c has now finished draw[c] draws."""
         ...
 
 
 Report = Callable[[Keeper], None]
 
 
-def fill(
-    recorder: Keeper,
-    run: Callable[..., tuple[np.ndarray, lockstep.Drawn]],
-    num_draws: int,
-    interrupt: threading.Event,
-    report: Report,
-) -> None:
-    """Run chunks until every chain has its draws, or the run is interrupted."""
-    turns = _FEWEST_TURNS
+def fill(recorder: Keeper, run: lockstep.Runner, num_draws: int, interrupt: threading.Event, report: Report) -> None:
+    """Run chunks until every chain has its draws, or the run is interrupted.
+
+    The draws of a chunk are copied to the host while the next one runs.
+    """
+    turns, is_on, began = _FEWEST_TURNS, not interrupt.is_set(), time.perf_counter()
     try:
-        while recorder.num_finished < num_draws and not interrupt.is_set():
-            began = time.perf_counter()
-            recorder.add(*run(last=num_draws, turns=turns))
-            seconds = time.perf_counter() - began
-            recorder.seconds += seconds
-            report(recorder)
+        if is_on:
+            run.dispatch(last=num_draws, turns=turns)
+        while is_on:
+            draw, chunk = run.collect()
+            began, seconds = time.perf_counter(), time.perf_counter() - began
             pace = _CHUNK_SECONDS / seconds
             turns = min(max(_FEWEST_TURNS, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
+            is_on = bool(draw.min() < num_draws) and not interrupt.is_set()
+            try:
+                if is_on:
+                    run.dispatch(last=num_draws, turns=turns)
+            finally:  # whatever becomes of the next chunk, this one is kept
+                recorder.add(draw, chunk)
+                recorder.seconds += seconds if is_on else seconds + time.perf_counter() - began
+            report(recorder)
     except KeyboardInterrupt:
         interrupt.set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -14,8 +14,11 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_order(function: Callable[[int], Any], values: Iterable[int], threads: int) -> Iterator[Any]:
+def in_order(function: Callable[[int], Any], values: Sequence[int], threads: int) -> Iterator[Any]:
     """Yield what a function returns for each value, some of them computed ahead."""
+    if len(values) == 1:
+        yield function(values[0])
+        return
     with ThreadPoolExecutor(threads) as pool:
         ahead: deque[Future[Any]] = deque()
         for value in values:

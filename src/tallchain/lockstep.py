@@ -13,7 +13,9 @@ has a group of them in lockstep, in a thread of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -152,6 +154,37 @@ def run(
     return lanes, record
 
 
+class Chunk(NamedTuple):
+    """The draws of a chunk, packed, by group of chains."""
+
+    records: list[Array]
+    used: int
+    """Slots that some chain has filled."""
+    like: Drawn
+    """Shapes of a recorded draw."""
+
+    def fetch(self) -> list[np.ndarray]:
+        """Copy them to the host: words by chain, slot and word, for each group."""
+        words = [np.asarray(_first(record, self.used)) for record in self.records]
+        for what, is_bad in (("nan", np.isnan), ("inf", np.isinf)):
+            is_wanted = getattr(jax.config, f"jax_debug_{what}s")  # JAX does not see numbers that are packed
+            if is_wanted and any(is_bad(self.unpack(each).verdict.log_ratio).any() for each in words):
+                raise _not_finite(what)
+        return words
+
+    def unpack(self, words: np.ndarray) -> Drawn:
+        """Return the draws that are packed in words."""
+        return unpack(words, self.like)
+
+
+def _first(record: Array, used: int) -> Array:
+    """Return the slots that are used, without those that are far from it: a copy from a CPU costs nothing."""
+    slots = next((slots for slots in (4, 16, 64) if slots >= used), record.shape[1])
+    if jax.default_backend() == "cpu" or slots >= record.shape[1]:
+        return record
+    return lax.slice_in_dim(record, 0, slots, axis=1)
+
+
 class _Programs(NamedTuple):
     """Compiled for the chains of one group."""
 
@@ -176,6 +209,8 @@ class Runner:
         self._num_groups = groups or num_groups(len(keys))
         self._words = self._split(np.asarray(jr.key_data(keys)))
         self._lanes: list[Lane] = []
+        self._draw = np.zeros(0, np.int32)
+        self._running: list[Callable[[], tuple[Lane, Array]]] = []
         self._programs: _Programs | None = None
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
@@ -186,25 +221,47 @@ class Runner:
             self._programs = self._compile(self._words[0], parts[0], draw)
         opened = self._programs.start
         self._lanes = [opened(*self._shared, *each, draw) for each in zip(self._words, parts, strict=True)]
+        self._draw = np.full(sum(map(len, self._words)), draw)
         return self
 
-    def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
-        """Run a chunk; return how many draws each chain has now, and those of the chunk."""
+    def dispatch(self, *, last: int, turns: int) -> None:
+        """Begin a chunk, and do not wait for it; `collect` does."""
         assert self._programs is not None
         programs, ends = self._programs, {"last": np.int32(last), "turns": np.int32(turns)}
 
         def run_group(words: Array, lanes: Lane) -> tuple[Lane, Array]:
             return execute(programs.run, *self._shared, programs.draw_ahead(words, lanes.draw), lanes, **ends)
 
-        if len(self._lanes) == 1:
-            done = [run_group(self._words[0], self._lanes[0])]
+        groups = list(zip(self._words, self._lanes, strict=True))
+        if len(groups) == 1:  # JAX does not wait for it either
+            done = run_group(*groups[0])
+            self._running = [lambda: jax.block_until_ready(done)]
         else:
-            with ThreadPoolExecutor(len(self._lanes)) as threads:
-                done = list(threads.map(run_group, self._words, self._lanes))
+            threads = ThreadPoolExecutor(len(groups))
+            running = [
+                threads.submit(lambda *group: jax.block_until_ready(run_group(*group)), *group) for group in groups
+            ]
+            threads.shutdown(wait=False)
+            self._running = [each.result for each in running]
+
+    def collect(self) -> tuple[np.ndarray, Chunk]:
+        """Wait for the chunk; return how many draws each chain has now, and the record, which is still on the device.
+
+        Another chunk may begin before the record is copied to the host.
+        """
+        assert self._programs is not None
+        with _named_faults():
+            done = [result() for result in self._running]
         self._lanes = [lanes for lanes, _ in done]
-        drawn = unpack(self._joined([record for _, record in done]), programs.like)
-        _check_finite(drawn.verdict.log_ratio)
-        return self._joined([lanes.draw for lanes in self._lanes]), drawn
+        before, self._draw = self._draw, self._joined([lanes.draw for lanes in self._lanes])
+        used = int((self._draw - before).max())
+        return self._draw, Chunk([record for _, record in done], used, self._programs.like)
+
+    def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
+        """Run a chunk; return how many draws each chain has now, and those of the chunk, by chain and slot."""
+        self.dispatch(last=last, turns=turns)
+        draw, chunk = self.collect()
+        return draw, jax.tree.map(lambda *leaves: np.concatenate(leaves), *map(chunk.unpack, chunk.fetch()))
 
     def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
         """Trace the programs of a group one after another, and compile them side by side."""
@@ -242,19 +299,19 @@ class Runner:
 
 def execute(compiled: Any, *arguments: Any, **ends: Any) -> tuple[Lane, Array]:
     """Run one chunk of one group."""
+    with _named_faults():
+        return compiled(*arguments, **ends)
+
+
+@contextmanager
+def _named_faults() -> Generator[None]:
+    """Say which numbers were not finite: JAX's own message names nothing that a user has written."""
     try:
-        return jax.block_until_ready(compiled(*arguments, **ends))
+        yield
     except Exception as error:
         if error.args[1:] not in (("nan",), ("inf",)):
             raise
-        raise _not_finite(error.args[1]) from error  # JAX's own message names nothing that a user has written
-
-
-def _check_finite(log_ratios: np.ndarray) -> None:
-    """Raise an error where JAX would: it does not see numbers that are packed."""
-    for what, is_bad in (("nan", np.isnan), ("inf", np.isinf)):
-        if getattr(jax.config, f"jax_debug_{what}s") and is_bad(log_ratios).any():
-            raise _not_finite(what)
+        raise _not_finite(error.args[1]) from error
 
 
 def _not_finite(what: str) -> FloatingPointError:

@@ -55,5 +55,6 @@ def _numbers(words: np.ndarray, leaf: Any) -> np.ndarray:
     elif leaf.dtype.itemsize < 4:
         numbers = words.astype(f"u{leaf.dtype.itemsize}").view(leaf.dtype)
     else:
-        numbers = words.view(leaf.dtype)
+        # Pairs of words are copied, to where their addresses are multiples of 8.
+        numbers = (words if leaf.dtype.itemsize == 4 else np.ascontiguousarray(words)).view(leaf.dtype)
     return numbers.reshape(*words.shape[:-1], *leaf.shape)

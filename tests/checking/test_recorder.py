@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tallchain.checking.recorder import Recorder, largest
 from tallchain.checking.trace import Trace
-from tallchain.lockstep import Drawn
+from tallchain.lockstep import Chunk, Drawn
+from tallchain.packing import pack
 from tallchain.types import Verdict
 
 
@@ -39,7 +42,10 @@ def recorded(finished: list[int], warmup: int = 2, samples: int = 1000) -> Recor
     draws = 100.0 * np.arange(len(finished))[:, None] + np.arange(-warmup, shape[1] - warmup)
     no = np.zeros(shape, bool)
     verdict = Verdict(no, no + 50, no * 0, no * 0.0, no, {})
-    recorder.add(np.array(finished) + warmup, Drawn(draws, verdict))
+    drawn = jax.tree.map(jnp.asarray, Drawn(draws, verdict))
+    like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((), leaf.dtype), drawn)
+    words = np.asarray(pack(jax.tree.map(jnp.ravel, drawn))).reshape(*shape, -1)
+    recorder.add(np.array(finished) + warmup, Chunk([words], shape[1], like))
     return recorder
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallchain.checking.trace import Tally, Trace
-from tallchain.lockstep import Drawn
+from tallchain.cores import in_order, num_cores
+from tallchain.lockstep import Chunk, Drawn
 from tallchain.names import in_order_of
+from tallchain.packing import unpack
 from tallchain.types import PyTree
 
+_BLOCK_BYTES = 2**22  # to copy at a time
 _LEAST_SHARE = 0.5  # of the draws of the largest rectangle; if that many are kept, no chain with a draw is left out
 
 
@@ -28,7 +30,9 @@ class Recorder:
         self.seconds = 0.0
         """Time spent sampling, so far: the caller adds to it."""
         self._shape = (num_chains, num_samples)
-        self._kept: Drawn | None = None
+        self._kept: np.ndarray | None = None
+        """Packed, by chain and draw."""
+        self._like: Drawn | None = None
 
     @property
     def num_finished(self) -> int:
@@ -40,21 +44,39 @@ class Recorder:
         """Whether some chain has finished a draw to keep."""
         return bool(self.draw.max() > self.num_warmup)
 
-    def add(self, draw: np.ndarray, drawn: Drawn) -> None:
-        """Take over the draws of one chunk, by chain and slot; chain c has now finished draw[c] draws."""
-        drawn = jax.tree.map(np.asarray, drawn)
+    def add(self, draw: np.ndarray, chunk: Chunk) -> None:
+        """Take over the draws of one chunk; chain c has now finished draw[c] draws."""
+        fetched = chunk.fetch()
         if self._kept is None:
-            self._kept = jax.tree.map(lambda leaf: np.zeros(self._shape + leaf.shape[2:], leaf.dtype), drawn)
-        slots = drawn.verdict.is_accepted.shape[1]
-        chain, slot = np.nonzero(np.arange(slots) < (draw - self.draw)[:, None])
-        index = self.draw[chain] + slot - self.num_warmup
-        is_kept = index >= 0
-        self.total += Tally.of(drawn.verdict, chain, slot)
-        self.warmup += Tally.of(drawn.verdict, chain[~is_kept], slot[~is_kept])
-        chain, slot, index = chain[is_kept], slot[is_kept], index[is_kept]
-        for kept, new in zip(jax.tree.leaves(self._kept), jax.tree.leaves(drawn), strict=True):
-            kept[chain, index] = new[chain, slot]
+            self._kept, self._like = np.zeros((*self._shape, fetched[0].shape[-1]), np.uint32), chunk.like
+        first = 0
+        for words in fetched:
+            # Arrays of bytes are copied without Python's lock.
+            size = max(_BLOCK_BYTES * len(words) // words.nbytes, 1)
+
+            def take(at: int, words: np.ndarray = words, first: int = first, size: int = size) -> tuple[Tally, Tally]:
+                block = words[at : at + size]
+                return self._take(first + at, block, draw[first + at :][: len(block)], chunk)
+
+            for total, warmup in in_order(take, range(0, len(words), size), num_cores()):
+                self.total += total
+                self.warmup += warmup
+            first += len(words)
         self.draw = draw.astype(np.int64)
+
+    def _take(self, first: int, words: np.ndarray, draw: np.ndarray, chunk: Chunk) -> tuple[Tally, Tally]:
+        """Take over the draws of some chains, from number `first`; add up those decisions, and those of the warm-up."""
+        assert self._kept is not None
+        before = self.draw[first:][: len(draw)]
+        count = draw - before
+        skipped = np.clip(self.num_warmup - before, 0, count)
+        index = before + skipped - self.num_warmup
+        kept = self._kept[first:][: len(draw)]
+        for chain, (skip, end, at) in enumerate(zip(skipped.tolist(), count.tolist(), index.tolist(), strict=True)):
+            kept[chain, at : at + end - skip] = words[chain, skip:end]
+        slot, verdict = np.arange(words.shape[1]), chunk.unpack(words).verdict
+        warmup = Tally.of(verdict, slot < skipped[:, None]) if skipped.any() else Tally()
+        return Tally.of(verdict, slot < count[:, None]), warmup
 
     @property
     def num_kept(self) -> int:
@@ -102,7 +124,7 @@ class Recorder:
         if self._kept is None:
             raise RuntimeError("no draw was made")
         rows: Any = slice(None) if len(chains) == len(self.draw) else chains
-        return jax.tree.map(lambda leaf: leaf[rows, :count], self._kept)
+        return unpack(self._kept[rows, :count], self._like)
 
 
 def largest(finished: np.ndarray) -> tuple[np.ndarray, int]:

@@ -31,11 +31,11 @@ class Tally:
     num_invalid: int = 0
 
     @classmethod
-    def of(cls, verdict: Verdict, *index: Any) -> Tally:
-        """Add up the decisions at these indices."""
+    def of(cls, verdict: Verdict, is_counted: np.ndarray) -> Tally:
+        """Add up some of the decisions."""
         names = ("is_accepted", "rows_read", "rows_scanned", "is_invalid")
-        sums = (int(np.asarray(getattr(verdict, name))[index].sum(dtype=np.int64)) for name in names)
-        return cls(len(index[0]), *sums)
+        sums = (int(np.asarray(getattr(verdict, name))[is_counted].sum(dtype=np.int64)) for name in names)
+        return cls(int(is_counted.sum()), *sums)
 
     def __add__(self, other: Tally) -> Tally:
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)

@@ -135,20 +135,15 @@ def repeat(
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
     start = repeated.start(num_lanes)
     slots = slots_within(lockstep.bytes_per_slot(repeated, start), num_draws)
-    runner = lockstep.Runner(repeated, schedule, keys, slots).start(start)
-
-    def run(**ends: int) -> tuple[np.ndarray, lockstep.Drawn]:
-        draw, drawn = runner(**ends)
-        return draw, drawn._replace(position=drawn.position.seen)
-
+    run = lockstep.Runner(repeated, schedule, keys, slots).start(start)
     with progress_bar(progress, num_draws * num_lanes) as report:
         fill(recorder, run, num_draws, interrupt, report)
     if recorder.num_finished * lanes_per_pair < 2:
         raise KeyboardInterrupt("the audit was interrupted before every decision was repeated")
-    seen, verdict = recorder.draws_of_every_chain()
+    position, verdict = recorder.draws_of_every_chain()
     chances = verdict.is_accepted
     if isinstance(kernel.acceptance, IntegratedTest):
-        said = np.asarray(_chances(kernel, seen))
+        said = np.asarray(_chances(kernel, position.seen))
         # The kernel rejects a log ratio that is not finite; if a test does not know its chance, use its decision.
         chances = np.where(np.isfinite(verdict.log_ratio) & np.isfinite(said), said, chances)
     rows = int(verdict.rows_read.sum(dtype=np.int64) + verdict.rows_scanned.sum(dtype=np.int64))
