@@ -35,6 +35,7 @@ from tallchain.threefry import wrap
 from tallchain.types import Array, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
+_PART_BYTES = 2**23  # to copy at a time: memory that a process gets back each time, and does not have to ask for
 
 
 class Machine(Protocol):
@@ -155,20 +156,20 @@ def run(
 
 
 class Chunk(NamedTuple):
-    """The draws of a chunk, packed, by group of chains."""
+    """The draws of a chunk."""
 
-    records: list[Array]
-    used: int
-    """Slots that some chain has filled."""
+    parts: list[Any]
+    """Packed, by chain, slot and word: those of some chains, then those of the next."""
     like: Drawn
     """Shapes of a recorded draw."""
+    unwanted: tuple[str, ...] = ()
+    """What must not be among the log ratios, "nan" or "inf"."""
 
-    def fetch(self) -> list[np.ndarray]:
-        """Copy them to the host: words by chain, slot and word, for each group."""
-        words = [np.asarray(_first(record, self.used)) for record in self.records]
-        for what, is_bad in (("nan", np.isnan), ("inf", np.isinf)):
-            is_wanted = getattr(jax.config, f"jax_debug_{what}s")  # JAX does not see numbers that are packed
-            if is_wanted and any(is_bad(self.unpack(each).verdict.log_ratio).any() for each in words):
+    def fetch(self, part: int) -> np.ndarray:
+        """Copy a part to the host."""
+        words = np.asarray(self.parts[part])
+        for what in self.unwanted:
+            if {"nan": np.isnan, "inf": np.isinf}[what](self.unpack(words).verdict.log_ratio).any():
                 raise _not_finite(what)
         return words
 
@@ -177,12 +178,20 @@ class Chunk(NamedTuple):
         return unpack(words, self.like)
 
 
-def _first(record: Array, used: int) -> Array:
-    """Return the slots that are used, without those that are far from it: a copy from a CPU costs nothing."""
-    slots = next((slots for slots in (4, 16, 64) if slots >= used), record.shape[1])
-    if jax.default_backend() == "cpu" or slots >= record.shape[1]:
-        return record
-    return lax.slice_in_dim(record, 0, slots, axis=1)
+def _parts(record: Array, used: int) -> list[Any]:
+    """Divide a record into parts of a few megabytes, without most of the slots that no chain has used."""
+    is_on_host = jax.default_backend() == "cpu"
+    slots = used if is_on_host else next((slots for slots in (4, 16, 64) if slots >= used), record.shape[1])
+    size = max(_PART_BYTES // (4 * slots * record.shape[2]), 1)
+    if is_on_host:
+        words = np.asarray(record)[:, :slots]
+        return [words[first : first + size] for first in range(0, len(words), size)]
+    return _divided(record, slots=slots, size=size)
+
+
+@partial(jax.jit, static_argnames=("slots", "size"))
+def _divided(record: Array, *, slots: int, size: int) -> list[Array]:
+    return [record[first : first + size, :slots] for first in range(0, len(record), size)]
 
 
 class _Programs(NamedTuple):
@@ -233,10 +242,10 @@ class Runner:
             return execute(programs.run, *self._shared, programs.draw_ahead(words, lanes.draw), lanes, **ends)
 
         groups = list(zip(self._words, self._lanes, strict=True))
-        if len(groups) == 1:  # JAX does not wait for it either
+        if len(groups) == 1 and jax.default_backend() == "cpu":
             done = run_group(*groups[0])
             self._running = [lambda: jax.block_until_ready(done)]
-        else:
+        else:  # on an accelerator too: JAX waits there, turn by turn, for the condition of a loop
             threads = ThreadPoolExecutor(len(groups))
             running = [
                 threads.submit(lambda *group: jax.block_until_ready(run_group(*group)), *group) for group in groups
@@ -245,23 +254,26 @@ class Runner:
             self._running = [each.result for each in running]
 
     def collect(self) -> tuple[np.ndarray, Chunk]:
-        """Wait for the chunk; return how many draws each chain has now, and the record, which is still on the device.
+        """Wait for the chunk; return how many draws each chain has now, and those of the chunk.
 
-        Another chunk may begin before the record is copied to the host.
+        An accelerator still has them: they are to be fetched after the next chunk was dispatched.
         """
         assert self._programs is not None
         with _named_faults():
             done = [result() for result in self._running]
         self._lanes = [lanes for lanes, _ in done]
         before, self._draw = self._draw, self._joined([lanes.draw for lanes in self._lanes])
-        used = int((self._draw - before).max())
-        return self._draw, Chunk([record for _, record in done], used, self._programs.like)
+        used = max(int((self._draw - before).max()), 1)
+        # JAX's own search does not see numbers that are packed.
+        unwanted = tuple(what for what in ("nan", "inf") if getattr(jax.config, f"jax_debug_{what}s"))
+        parts = [part for _, record in done for part in _parts(record, used)]
+        return self._draw, Chunk(parts, self._programs.like, unwanted)
 
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
         """Run a chunk; return how many draws each chain has now, and those of the chunk, by chain and slot."""
         self.dispatch(last=last, turns=turns)
         draw, chunk = self.collect()
-        return draw, jax.tree.map(lambda *leaves: np.concatenate(leaves), *map(chunk.unpack, chunk.fetch()))
+        return draw, chunk.unpack(np.concatenate([chunk.fetch(part) for part in range(len(chunk.parts))]))
 
     def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
         """Trace the programs of a group one after another, and compile them side by side."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from registry import SOURCES
-from tallchain.sources import Shuffled
+from tallchain.sources import Shuffled, copying
 
 NUM_ROWS = 1000
 COLUMNS = {
@@ -109,3 +109,34 @@ def test_a_source_takes_little_more_memory_than_its_copy() -> None:
     for (name, (_, _, most)), line in zip(MEMORY.items(), done.stdout.splitlines(), strict=True):
         peak, after = (float(word) / SIZE for word in line.split())
         assert 0.8 < after <= peak < most, f"{name}: {peak:.2f} times the data, in the end {after:.2f}"
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_very_many_rows_come_in_the_order_of_a_keyed_permutation(
+    dtype: str, is_wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the order is evaluated on the host in parts, or at once on a device."""
+    monkeypatch.setattr(copying, "_KEYED", 500)
+    monkeypatch.setattr(copying, "_PLACES", 64)
+    monkeypatch.setattr(copying, "_GATHERED", 1500)
+    rows = {"x": np.arange(1000, dtype=dtype)}
+    if is_wide:
+        rows["y"] = np.tile(np.arange(1000, dtype=dtype)[:, None], 7)
+    source = Shuffled(rows, 50, seed=3, windows=True)
+    order = source.order()
+    assert order is not None
+    np.testing.assert_array_equal(np.sort(order), np.arange(1000))
+    assert abs(np.corrcoef(order, np.arange(1000))[0, 1]) < 0.15
+    for name, leaf in rows.items():
+        np.testing.assert_array_equal(source.data[name][:1000], leaf[order])
+        np.testing.assert_array_equal(source.data[name][1000:], source.data[name][: len(source.data[name]) - 1000])
+    np.testing.assert_array_equal(copying._Places(1000, 3).all(1100), np.concatenate([order, order[:100]]))
+    other = Shuffled(rows, 50, seed=4).order()
+    assert other is not None
+    assert (other != order).mean() > 0.9
+    weighed = source.reweighted(exact=[5, 17], copies=np.where(np.arange(1000) % 2, 1, 2))
+    kept = np.asarray(weighed.data["x"])
+    np.testing.assert_array_equal(kept[:2], [5, 17])
+    values, counts = np.unique(kept[2 : 2 + weighed.num_rows], return_counts=True)
+    np.testing.assert_array_equal(counts, np.where(values % 2, 1, 2))

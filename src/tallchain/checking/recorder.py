@@ -13,7 +13,6 @@ from tallchain.names import in_order_of
 from tallchain.packing import unpack
 from tallchain.types import PyTree
 
-_BLOCK_BYTES = 2**22  # to copy at a time
 _LEAST_SHARE = 0.5  # of the draws of the largest rectangle; if that many are kept, no chain with a draw is left out
 
 
@@ -46,32 +45,29 @@ class Recorder:
 
     def add(self, draw: np.ndarray, chunk: Chunk) -> None:
         """Take over the draws of one chunk; chain c has now finished draw[c] draws."""
-        fetched = chunk.fetch()
+        firsts = np.cumsum([0, *map(len, chunk.parts)])
         if self._kept is None:
-            self._kept, self._like = np.zeros((*self._shape, fetched[0].shape[-1]), np.uint32), chunk.like
-        first = 0
-        for words in fetched:
-            # Arrays of bytes are copied without Python's lock.
-            size = max(_BLOCK_BYTES * len(words) // words.nbytes, 1)
+            self._kept = np.zeros((*self._shape, chunk.parts[0].shape[-1]), np.uint32)
+            self._like = chunk.like
 
-            def take(at: int, words: np.ndarray = words, first: int = first, size: int = size) -> tuple[Tally, Tally]:
-                block = words[at : at + size]
-                return self._take(first + at, block, draw[first + at :][: len(block)], chunk)
+        def take(part: int) -> tuple[Tally, Tally]:
+            chains = slice(firsts[part], firsts[part + 1])
+            return self._take(chains, draw[chains], chunk.fetch(part), chunk)
 
-            for total, warmup in in_order(take, range(0, len(words), size), num_cores()):
-                self.total += total
-                self.warmup += warmup
-            first += len(words)
+        tallies = list(in_order(take, range(len(chunk.parts)), num_cores()))
+        for total, warmup in tallies:
+            self.total += total
+            self.warmup += warmup
         self.draw = draw.astype(np.int64)
 
-    def _take(self, first: int, words: np.ndarray, draw: np.ndarray, chunk: Chunk) -> tuple[Tally, Tally]:
-        """Take over the draws of some chains, from number `first`; add up those decisions, and those of the warm-up."""
+    def _take(self, chains: slice, draw: np.ndarray, words: np.ndarray, chunk: Chunk) -> tuple[Tally, Tally]:
+        """Take over the draws of some chains; add up those decisions, and those of the warm-up."""
         assert self._kept is not None
-        before = self.draw[first:][: len(draw)]
+        before = self.draw[chains]
         count = draw - before
         skipped = np.clip(self.num_warmup - before, 0, count)
         index = before + skipped - self.num_warmup
-        kept = self._kept[first:][: len(draw)]
+        kept = self._kept[chains]
         for chain, (skip, end, at) in enumerate(zip(skipped.tolist(), count.tolist(), index.tolist(), strict=True)):
             kept[chain, at : at + end - skip] = words[chain, skip:end]
         slot, verdict = np.arange(words.shape[1]), chunk.unpack(words).verdict

@@ -7,18 +7,24 @@ uses the same memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from tallchain.cores import in_order, num_cores
+from tallchain.sources.permutation import permute
 from tallchain.sources.rows import on_host, row_bytes
 from tallchain.types import Array, PyTree
 
 _ALIGNMENT = 64  # bytes: JAX does not take over memory with a smaller alignment
 _GATHERED = 2**21  # bytes that a core gathers at a time
+_KEYED = 2**25  # rows
+_PLACES = 2**22  # of a keyed permutation to evaluate at a time
 _NARROW = 16  # bytes of a row: for narrower rows, the indices of an order would take too much memory
 
 
@@ -35,6 +41,9 @@ def shuffle_rows(data: PyTree, seed: int, repeated: int) -> PyTree:
     """Copy all rows in the order of `shuffle(arange(N), seed)`, followed by the first `repeated` of them again."""
     leaves = jax.tree.leaves(data)
     num_rows = len(leaves[0])
+    if num_rows > _KEYED:
+        places = _Places(num_rows, seed)
+        return jax.tree.map(lambda leaf: _gathered(leaf, num_rows + repeated, places, places.all), data)
     if row_bytes(data) >= _NARROW or any(on_host(leaf) is None for leaf in leaves):
         order = np.arange(num_rows + repeated, dtype=np.int32)
         shuffle(order[:num_rows], seed)
@@ -54,32 +63,73 @@ def shuffle_rows(data: PyTree, seed: int, repeated: int) -> PyTree:
 
 def order_rows(data: PyTree, order: np.ndarray) -> PyTree:
     """Copy the rows at these indices, in this order."""
+    some = lambda first, count: order[first : first + count]  # noqa: E731
+    return jax.tree.map(lambda leaf: _gathered(leaf, len(order), some, lambda count: jnp.asarray(order)), data)
 
-    def ordered(leaf: Any) -> Array:
-        values = on_host(leaf)
-        if values is None:
-            return leaf[jnp.asarray(order)]
-        held = allocate((len(order), *values.shape[1:]), values.dtype)
-        step = max(1, _GATHERED // max(1, values[:1].nbytes))
 
-        def gather(start: int) -> None:
-            part = slice(start, start + step)
-            if held.dtype == values.dtype:
-                np.take(values, order[part], axis=0, out=held[part], mode="clip")  # no copy in between
-            else:
-                held[part] = values[order[part]]
+def _gathered(leaf: Any, count: int, some: Callable[[int, int], np.ndarray], all_: Callable[[int], Array]) -> Array:
+    """Copy `count` rows: those at the indices `some(first, count)` on the host, at `all_(count)` on a device."""
+    values = on_host(leaf)
+    if values is None:
+        return leaf[all_(count)]
+    held = allocate((count, *values.shape[1:]), values.dtype)
+    step = max(1, _GATHERED // max(1, values[:1].nbytes))
 
-        for _ in in_order(gather, range(0, len(order), step), num_cores()):
-            pass
-        return _hand_over(held, leaf)
+    def gather(first: int) -> None:
+        part = held[first : first + step]
+        order = some(first, len(part))
+        if held.dtype == values.dtype:
+            np.take(values, order, axis=0, out=part, mode="clip")  # no copy in between
+        else:
+            part[...] = values[order]
 
-    return jax.tree.map(ordered, data)
+    for _ in in_order(gather, range(0, count, step), num_cores()):
+        pass
+    return _hand_over(held, leaf)
 
 
 def shuffle(values: np.ndarray, seed: int) -> np.ndarray:
-    """Shuffle in place, and return, one axis of anything: into the order of `default_rng(seed).permutation(N)`."""
+    """Shuffle one axis of anything, perhaps in place, and return it.
+
+    Up to 2^25 rows come in the order of `default_rng(seed).permutation(N)`. It takes seconds from there on, on one
+    core; more come in the order of a keyed permutation, which every core, and every device, can evaluate in parts.
+    """
+    if len(values) > _KEYED:
+        return np.asarray(_gathered(values, len(values), _Places(len(values), seed), jnp.asarray))
     np.random.default_rng(seed).shuffle(values)
     return values
+
+
+class _Places:
+    """Indices of N rows in the order of a keyed permutation, then those of the first rows again."""
+
+    def __init__(self, num_rows: int, seed: int) -> None:
+        self._num_rows = num_rows
+        self._words = np.random.SeedSequence(seed).generate_state(2)
+
+    def __call__(self, first: int, count: int) -> np.ndarray:
+        """Return `count` of them, from number `first`."""
+        size = _PLACES if count > _PLACES else 1 << (count - 1).bit_length()  # few sizes, and few programs
+        parts = [
+            np.asarray(_places(self._words, np.int32(start), num_rows=self._num_rows, count=size))
+            for start in range(first, first + count, size)
+        ]
+        return np.concatenate(parts)[:count]
+
+    def all(self, count: int) -> Array:
+        """Return the first `count` of them, on the device."""
+        return _all_places(self._words, num_rows=self._num_rows, count=count)
+
+
+@partial(jax.jit, static_argnames=("num_rows", "count"))
+def _places(words: Array, first: Array, *, num_rows: int, count: int) -> Array:
+    return permute(words, (first + jnp.arange(count, dtype=jnp.int32)) % num_rows, num_rows)
+
+
+@partial(jax.jit, static_argnames=("num_rows", "count"))
+def _all_places(words: Array, *, num_rows: int, count: int) -> Array:
+    firsts = jnp.arange(0, count, _PLACES, dtype=jnp.int32)
+    return lax.map(lambda first: _places(words, first, num_rows=num_rows, count=_PLACES), firsts).ravel()[:count]
 
 
 def _hand_over(held: np.ndarray, leaf: Any) -> Array:
