@@ -64,7 +64,7 @@ def test_candidates_are_made_once_enough_lanes_wait(share: float, least: float, 
     """Seen from the lanes: how often every chain is at the same draw between two turns."""
     kernel, schedule = few_rows(proposal=Costly(tc.RandomWalk(0.6), share)), tc.Schedule()
     keys = jax.random.split(jax.random.key(0), 8)
-    run = lockstep.Runner(kernel, schedule, keys, 4).start(jnp.full(8, 0.5))
+    run = lockstep.Runner(kernel, schedule, keys, 4, groups=1).start(jnp.full(8, 0.5))
     spread = [np.ptp(run(last=1000, turns=1)[0]) <= 1 for _ in range(120)]
     assert least <= np.mean(spread) <= most
 
@@ -104,3 +104,26 @@ def test_one_decision_is_what_a_step_makes() -> None:
 def test_a_share_of_chains_is_from_0_to_1(share: Any) -> None:
     with pytest.raises(ValueError, match=r"share_waiting.*must be a number from 0 to 1"):
         few_rows(proposal=Costly(tc.RandomWalk(0.6), share))
+
+
+@pytest.mark.parametrize("windows", [True, False])
+def test_a_census_is_the_same_by_wide_windows(windows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Confidence without a bound scans all rows before it begins; a few of them are read by every decision."""
+    rows = np.random.default_rng(0).normal(0.5, 1, 3007).astype(np.float32)
+    source = partial(tc.Shuffled, windows=windows, exact=np.arange(3, 120, 7))
+
+    def draws() -> tc.Trace:
+        posterior = tc.Posterior(lambda t: -(t**2) / 8, lambda t, x: -((x - t) ** 2) / 2, 300.0)  # and new programs
+        kernel = kernel_of(rows, tc.Confidence(), source=source, posterior=posterior)
+        options = {"num_chains": 4, "chunk_size": 8, "scan": 0, "progress": False}
+        return tc.sample(jax.random.key(1), kernel, 0.5, 8, **options)
+
+    wide = draws()
+    assert wide.kernel is not None
+    assert lockstep._scans_first(wide.kernel)
+    monkeypatch.setattr(lockstep, "_scans_first", lambda kernel: False)
+    narrow = draws()
+    for name in ("position", "is_accepted", "rows_read", "rows_scanned"):
+        np.testing.assert_array_equal(getattr(wide, name), getattr(narrow, name))
+    np.testing.assert_allclose(wide.log_ratio, narrow.log_ratio, rtol=1e-5)
+    assert wide.rows_scanned.min() == 3007 - 17

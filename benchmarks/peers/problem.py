@@ -14,8 +14,8 @@ import numpy as np
 from jax import random as jr
 
 from benchmarks.peers.targets import Target
+from tallchain.arrays import dot
 from tallchain.surrogates import Laplace, Reference, find_reference
-from tallchain.types import dot
 
 MOST_NUMBERS = 2**22  # for one effective sample size
 NORMAL_95 = 1.6448536

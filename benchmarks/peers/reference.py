@@ -13,7 +13,7 @@ from jax import random as jr
 from benchmarks.peers.blackjax import Nuts
 from benchmarks.peers.problem import Problem, moments
 from benchmarks.peers.targets import SEED, Target
-from tallchain.types import dot
+from tallchain.arrays import dot
 
 
 def make_reference(target: Target, path: Path, *, draws: int, chains: int, warmup: int = 500) -> None:

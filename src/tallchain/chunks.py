@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from tallchain import lockstep
+from tallchain.packing import Chunk
 from tallchain.progress import shown
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
@@ -32,7 +33,7 @@ class Keeper(Protocol):
         """Totals over all decisions: num_decisions, num_accepted, num_rows."""
         ...
 
-    def add(self, draw: np.ndarray, chunk: lockstep.Chunk) -> None:
+    def add(self, draw: np.ndarray, chunk: Chunk) -> None:
         """Take over the draws of one chunk; chain c has now finished draw[c] draws."""
         ...
 
@@ -86,6 +87,7 @@ def progress_bar(wanted: bool | Callable[[int, int], None], total: int) -> Gener
         yield lambda recorder: wanted(recorder.total.num_decisions, total)
         return
     with shown(wanted, "sampling", total) as show:
+        show(0, "compiling the sampler first")
         yield lambda recorder: show(recorder.total.num_decisions, _words(recorder))
 
 

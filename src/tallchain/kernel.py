@@ -32,6 +32,7 @@ from tallchain.types import (
     AcceptanceTest,
     Array,
     Ask,
+    CensusSource,
     CostlyProposal,
     Posterior,
     Proposal,
@@ -268,11 +269,15 @@ class MetropolisHastings:
             jnp.zeros((), bool),
         )
 
-    def look(self, position: PyTree, trial: Trial) -> Trial:
-        """Read one window of the rows asked for, or of rows that the source reads first."""
+    def look(self, position: PyTree, trial: Trial, *, widely: bool = False) -> Trial:
+        """Read one window of the rows asked for, or of rows that the source reads first; a wide one of a census."""
         ask = trial.ask
         log_ratio = self.row_log_ratio(position, trial.candidate)
-        cursor, seen = self.source.look(trial.cursor, ask, self.width, log_ratio, trial.evidence.of)
+        if widely:
+            assert isinstance(self.source, CensusSource)
+            cursor, seen = self.source.look_widely(trial.cursor, ask, log_ratio, trial.evidence.of)
+        else:
+            cursor, seen = self.source.look(trial.cursor, ask, self.width, log_ratio, trial.evidence.of)
         scanned = jnp.where(ask.apart, seen.taken, 0)
         return trial._replace(
             offset=trial.offset + seen.known,

@@ -13,9 +13,8 @@ has a group of them in lockstep, in a thread of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -29,13 +28,12 @@ from tallchain.cores import num_cores
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import fold_in, make_key
-from tallchain.packing import num_words, pack, unpack
+from tallchain.packing import Chunk, named_faults, num_words, pack, parts_of
 from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
-from tallchain.types import Array, CostlyProposal, PyTree, Verdict
+from tallchain.types import Array, CensusSource, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
-_PART_BYTES = 2**23  # to copy at a time: memory that a process gets back each time, and does not have to ask for
 
 
 class Machine(Protocol):
@@ -129,10 +127,13 @@ def run(
     chains = jnp.arange(len(first))
     slots = len(jax.tree.leaves(ahead)[0][0]) - 1
     record = jnp.zeros((len(first), slots, num_words(_like(kernel, lanes))), jnp.uint32)
-    share = _share_waiting(kernel)
+    share, scans = _share_waiting(kernel), _scans_first(kernel)
 
     def turn(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
         count, lanes, record = carry
+        if scans:
+            is_census = jnp.any(_in_census(lanes) & (lanes.draw < last))
+            lanes = lax.cond(is_census, jax.vmap(partial(_scan, kernel, schedule)), lambda lanes: lanes, lanes)
         lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
         # Slots of undecided lanes are out of bounds, and dropped.
         slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)
@@ -153,45 +154,6 @@ def run(
 
     _, lanes, record = lax.while_loop(is_on, turn, (jnp.zeros((), jnp.int32), lanes, record))
     return lanes, record
-
-
-class Chunk(NamedTuple):
-    """The draws of a chunk."""
-
-    parts: list[Any]
-    """Packed, by chain, slot and word: those of some chains, then those of the next."""
-    like: Drawn
-    """Shapes of a recorded draw."""
-    unwanted: tuple[str, ...] = ()
-    """What must not be among the log ratios, "nan" or "inf"."""
-
-    def fetch(self, part: int) -> np.ndarray:
-        """Copy a part to the host."""
-        words = np.asarray(self.parts[part])
-        for what in self.unwanted:
-            if {"nan": np.isnan, "inf": np.isinf}[what](self.unpack(words).verdict.log_ratio).any():
-                raise _not_finite(what)
-        return words
-
-    def unpack(self, words: np.ndarray) -> Drawn:
-        """Return the draws that are packed in words."""
-        return unpack(words, self.like)
-
-
-def _parts(record: Array, used: int) -> list[Any]:
-    """Divide a record into parts of a few megabytes, without most of the slots that no chain has used."""
-    is_on_host = jax.default_backend() == "cpu"
-    slots = used if is_on_host else next((slots for slots in (4, 16, 64) if slots >= used), record.shape[1])
-    size = max(_PART_BYTES // (4 * slots * record.shape[2]), 1)
-    if is_on_host:
-        words = np.asarray(record)[:, :slots]
-        return [words[first : first + size] for first in range(0, len(words), size)]
-    return _divided(record, slots=slots, size=size)
-
-
-@partial(jax.jit, static_argnames=("slots", "size"))
-def _divided(record: Array, *, slots: int, size: int) -> list[Array]:
-    return [record[first : first + size, :slots] for first in range(0, len(record), size)]
 
 
 class _Programs(NamedTuple):
@@ -259,14 +221,14 @@ class Runner:
         An accelerator still has them: they are to be fetched after the next chunk was dispatched.
         """
         assert self._programs is not None
-        with _named_faults():
+        with named_faults():
             done = [result() for result in self._running]
         self._lanes = [lanes for lanes, _ in done]
         before, self._draw = self._draw, self._joined([lanes.draw for lanes in self._lanes])
         used = max(int((self._draw - before).max()), 1)
         # JAX's own search does not see numbers that are packed.
         unwanted = tuple(what for what in ("nan", "inf") if getattr(jax.config, f"jax_debug_{what}s"))
-        parts = [part for _, record in done for part in _parts(record, used)]
+        parts = [part for _, record in done for part in parts_of(record, used)]
         return self._draw, Chunk(parts, self._programs.like, unwanted)
 
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
@@ -311,26 +273,8 @@ class Runner:
 
 def execute(compiled: Any, *arguments: Any, **ends: Any) -> tuple[Lane, Array]:
     """Run one chunk of one group."""
-    with _named_faults():
+    with named_faults():
         return compiled(*arguments, **ends)
-
-
-@contextmanager
-def _named_faults() -> Generator[None]:
-    """Say which numbers were not finite: JAX's own message names nothing that a user has written."""
-    try:
-        yield
-    except Exception as error:
-        if error.args[1:] not in (("nan",), ("inf",)):
-            raise
-        raise _not_finite(error.args[1]) from error
-
-
-def _not_finite(what: str) -> FloatingPointError:
-    return FloatingPointError(
-        f"a decision gave {what}, and `jax_debug_{what}s` is set: the log prior or the log likelihood is not finite at "
-        "some candidate. Without that setting such candidates are rejected and counted."
-    )
 
 
 def num_groups(num_chains: int) -> int:
@@ -354,6 +298,18 @@ def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple
     )
 
 
+def _scan(kernel: Machine, schedule: Schedule, lane: Lane) -> Lane:
+    """Read on, in a wide window, if the test of a chain has asked for a census."""
+    now = _at(schedule, kernel, lane.draw)
+    assert isinstance(now, MetropolisHastings)
+    looked = now.look(lane.position, lane.trial, widely=True)
+    return lane._replace(trial=where(_in_census(lane), looked, lane.trial))
+
+
+def _in_census(lane: Lane) -> Array:
+    return lane.trial.ask.census & (lane.trial.ask.rows > 0) & ~lane.is_waiting
+
+
 def _open(kernel: Machine, schedule: Schedule, lane: Lane, noise: Any) -> Lane:
     """Open the next trial of one chain, if it is waiting for one."""
     opened = _at(schedule, kernel, lane.draw).open(noise, lane.position)
@@ -369,6 +325,21 @@ def _share_waiting(kernel: Machine) -> float:
     """Share of the chains that must wait before candidates are made; 0 if each gets its own at once."""
     proposal = kernel.proposal if isinstance(kernel, MetropolisHastings) else None
     return proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
+
+
+def _scans_first(kernel: Machine) -> bool:
+    """Whether decisions begin with a census of more rows than a window has."""
+    if not (isinstance(kernel, MetropolisHastings) and isinstance(kernel.source, CensusSource)):
+        return False
+    population, test = kernel.source.population, kernel.acceptance
+    asks = []
+
+    def opened() -> None:
+        bound = None if kernel.bound is None else jnp.zeros(())
+        asks.append(test.open(test.draw(make_key(0)), bound, population)[2])
+
+    jax.eval_shape(opened)
+    return asks[0].census is True and kernel.width < population.num_rows
 
 
 def _like(kernel: Machine, lanes: Lane) -> Drawn:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,8 @@ import numpy as np
 from jax import lax
 
 from tallchain.types import Array, PyTree
+
+_PART_BYTES = 2**23  # to copy at a time: memory that a process gets back each time, and does not have to ask for
 
 
 def pack(records: PyTree) -> Array:
@@ -58,3 +63,63 @@ def _numbers(words: np.ndarray, leaf: Any) -> np.ndarray:
         # Pairs of words are copied, to where their addresses are multiples of 8.
         numbers = (words if leaf.dtype.itemsize == 4 else np.ascontiguousarray(words)).view(leaf.dtype)
     return numbers.reshape(*words.shape[:-1], *leaf.shape)
+
+
+# ---- the draws of a chunk ----------------------------------------------------------------------
+
+
+class Chunk(NamedTuple):
+    """The draws of a chunk."""
+
+    parts: list[Any]
+    """Packed, by chain, slot and word: those of some chains, then those of the next."""
+    like: Any
+    """Shapes of a recorded draw."""
+    unwanted: tuple[str, ...] = ()
+    """What must not be among the log ratios, "nan" or "inf"."""
+
+    def fetch(self, part: int) -> np.ndarray:
+        """Copy a part to the host."""
+        words = np.asarray(self.parts[part])
+        for what in self.unwanted:
+            if {"nan": np.isnan, "inf": np.isinf}[what](self.unpack(words).verdict.log_ratio).any():
+                raise _not_finite(what)
+        return words
+
+    def unpack(self, words: np.ndarray) -> Any:
+        """Return the draws that are packed in words."""
+        return unpack(words, self.like)
+
+
+def parts_of(record: Array, used: int) -> list[Any]:
+    """Divide a record into parts of a few megabytes, without most of the slots that no chain has used."""
+    is_on_host = jax.default_backend() == "cpu"
+    slots = used if is_on_host else next((slots for slots in (4, 16, 64) if slots >= used), record.shape[1])
+    size = max(_PART_BYTES // (4 * slots * record.shape[2]), 1)
+    if is_on_host:
+        words = np.asarray(record)[:, :slots]
+        return [words[first : first + size] for first in range(0, len(words), size)]
+    return _divided(record, slots=slots, size=size)
+
+
+@partial(jax.jit, static_argnames=("slots", "size"))
+def _divided(record: Array, *, slots: int, size: int) -> list[Array]:
+    return [record[first : first + size, :slots] for first in range(0, len(record), size)]
+
+
+@contextmanager
+def named_faults() -> Generator[None]:
+    """Say which numbers were not finite: JAX's own message names nothing that a user has written."""
+    try:
+        yield
+    except Exception as error:
+        if error.args[1:] not in (("nan",), ("inf",)):
+            raise
+        raise _not_finite(error.args[1]) from error
+
+
+def _not_finite(what: str) -> FloatingPointError:
+    return FloatingPointError(
+        f"a decision gave {what}, and `jax_debug_{what}s` is set: the log prior or the log likelihood is not finite at "
+        "some candidate. Without that setting such candidates are rejected and counted."
+    )

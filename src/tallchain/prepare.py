@@ -12,6 +12,7 @@ from tallchain.acceptance import Confidence, Penalty
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
+from tallchain.progress import shown
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.sources import as_shuffled, check_plain
 from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
@@ -159,12 +160,13 @@ def prepare(
             and 50 otherwise.
         num_draws: proposals to score rows with, and as many to judge by; each reads every row.
         seed: of these.
-        progress: show a progress bar for the mode (needs `rich`); without a terminal, a line every ten seconds or more.
+        progress: show what is going on (needs `rich`); without a terminal, a line every ten seconds or more.
     """
     begun = time.perf_counter()
     _check_numbers(orders, num_draws, seed)
-    check_switch("prepare", "progress", progress)
-    source = as_shuffled("prepare", data, batch_size)
+    progress = check_switch("prepare", "progress", progress)
+    with shown(progress, "copying the rows in random order", is_step=True):
+        source = as_shuffled("prepare", data, batch_size)
     check_plain("prepare", source)
     reference = find_reference(posterior, source, initial, progress=progress)
     laplace = reference.laplace
@@ -172,7 +174,8 @@ def prepare(
     least = min(LEAST_ROWS, reference.num_rows) if batch_size is None else batch_size
 
     def score(surrogate: Taylor | None) -> Influence:
-        return influence(posterior, source, surrogate, laplace, batch_size=least, num_draws=num_draws, seed=seed)
+        options: dict[str, Any] = {"batch_size": least, "num_draws": num_draws, "seed": seed, "progress": progress}
+        return influence(posterior, source, surrogate, laplace, **options)
 
     tried: dict[int, tuple[Taylor | None, Influence]] = {}
     costs: dict[int, float] = {}

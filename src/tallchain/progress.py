@@ -21,8 +21,15 @@ class Show(Protocol):
 
 
 @contextmanager
-def shown(wanted: bool, what: str, total: int | None = None) -> Generator[Show]:
-    """Yield a function that shows progress, or does nothing if none is wanted."""
+def shown(wanted: bool, what: str, total: int | None = None, *, is_step: bool = False) -> Generator[Show]:
+    """Yield a function that shows progress, or does nothing if none is wanted.
+
+    Args:
+        wanted: whether to show anything.
+        what: is going on, in words.
+        total: how much there is to do; None if nobody knows.
+        is_step: towards something else: its line makes room for the next one.
+    """
     if not wanted:
         yield lambda done, words="", total=None: None
         return
@@ -43,7 +50,7 @@ def shown(wanted: bool, what: str, total: int | None = None) -> Generator[Show]:
         progress.TextColumn("{task.fields[words]}"),
         progress.TimeElapsedColumn() if total is None else progress.TimeRemainingColumn(),
     )
-    with progress.Progress(*columns) as bar:
+    with progress.Progress(*columns, transient=is_step) as bar:
         task = bar.add_task(what, total=total, words="")
         yield lambda done, words="", total=total: bar.update(task, completed=done, total=total, words=words)
 

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 Array = jax.Array
 PyTree = Any
@@ -20,11 +18,6 @@ RowFunction = Callable[[PyTree], Array]  # one row of the data -> one number
 
 
 # ---- records -----------------------------------------------------------------------------------
-
-
-def dot(a: Array, b: Array) -> Array:
-    """a @ b in full precision: by default a GPU may round float32 factors to 10 bits (TF32)."""
-    return jnp.dot(a, b, precision=lax.Precision.HIGHEST)
 
 
 class Population(NamedTuple):
@@ -385,6 +378,15 @@ class SuitedSource(Source, Protocol):
 
     def suited(self, appetite: int) -> Source:
         """Return the same rows, to be read by a test that wants `appetite` rows between judgements."""
+        ...
+
+
+@runtime_checkable
+class CensusSource(Source, Protocol):
+    """A source that has wider windows for a census."""
+
+    def look_widely(self, cursor: PyTree, ask: Ask, row_function: RowFunction, summarise: Any) -> tuple[PyTree, Seen]:
+        """Read the next rows of a census, as many as the source likes; as `look` does in other respects."""
         ...
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tallchain.checking.recorder import Recorder, largest
 from tallchain.checking.trace import Trace
-from tallchain.lockstep import Chunk, Drawn
-from tallchain.packing import pack
+from tallchain.lockstep import Drawn
+from tallchain.packing import Chunk, pack
 from tallchain.types import Verdict
 
 

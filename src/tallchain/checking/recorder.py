@@ -8,9 +8,9 @@ import numpy as np
 
 from tallchain.checking.trace import Tally, Trace
 from tallchain.cores import in_order, num_cores
-from tallchain.lockstep import Chunk, Drawn
+from tallchain.lockstep import Drawn
 from tallchain.names import in_order_of
-from tallchain.packing import unpack
+from tallchain.packing import Chunk, unpack
 from tallchain.types import PyTree
 
 _LEAST_SHARE = 0.5  # of the draws of the largest rectangle; if that many are kept, no chain with a draw is left out

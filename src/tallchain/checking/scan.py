@@ -153,7 +153,7 @@ def row_moments(
     found, held = [], jax.tree.map(np.asarray, pairs)
     population = kernel.source.population
     num_rows = population.num_rows + population.num_exact
-    with shown(progress, "reading all rows", num_parts * num_rows) as show:
+    with shown(progress, "reading all rows", num_parts * num_rows, is_step=True) as show:
         for number, part_ in enumerate(np.minimum(parts, num_pairs - 1)):
             some = jax.tree.map(lambda leaf, at=part_: leaf[at], held)
             begun = _begin(kernel, some)

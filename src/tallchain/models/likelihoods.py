@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
-from tallchain.types import Array, PyTree, dot
+from tallchain.arrays import dot
+from tallchain.types import Array, PyTree
 
 _TAIL = 5.0  # below minus this, log Phi is a continued fraction
 _TERMS = 8  # of it: the relative error is below 1e-8

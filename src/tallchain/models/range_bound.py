@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain.types import Array, dot
+from tallchain.arrays import dot
+from tallchain.types import Array
 
 _PART = 2**15  # rows held in float64 at a time
 _LEAST_EIGENVALUE = 1e-6  # of the second moments, as a share of their mean

@@ -12,11 +12,11 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 from scipy import linalg
 
-from tallchain.arrays import as_floats
+from tallchain.arrays import as_floats, dot
 from tallchain.keys import as_threefry
 from tallchain.parts import part, set_fields
 from tallchain.threefry import same_key
-from tallchain.types import Array, PyTree, dot
+from tallchain.types import Array, PyTree
 from tallchain.validation import brief
 
 _ASYMMETRY = 1e-4  # of the entries of a matrix, in units of its diagonal

@@ -19,10 +19,11 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
+from tallchain.arrays import dot
 from tallchain.parts import part, replace, set_fields, static
 from tallchain.proposals.laplace import Laplace, check_laplace
 from tallchain.proposals.random_walk import BEST_WALK
-from tallchain.types import Array, Proposed, PyTree, Target, dot
+from tallchain.types import Array, Proposed, PyTree, Target
 from tallchain.validation import brief, is_positive, is_traced
 
 

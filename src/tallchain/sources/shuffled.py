@@ -157,7 +157,24 @@ class Shuffled(Stored):
         """Read the next window of at most `width` rows, and never past the last row."""
         is_windowed = self.windows is True or (self.windows == "auto" and self.num_rows >= ROWS_PER_BATCH_ROW * width)
         read = self._window if is_windowed else self._gather
-        (rows, share), available = read(cursor, ask, width)
+        return self._seen(cursor, ask, read(cursor, ask, width), row_function, summarise)
+
+    def look_widely(
+        self, cursor: _Cursor, ask: Ask, row_function: RowFunction, summarise: Callable[[Array, Array], Any]
+    ) -> tuple[_Cursor, Seen]:
+        """Read the next rows of a census, as many as a look may."""
+        width = self.width(self.num_rows)
+        return self._seen(cursor, ask, self._gather(cursor, ask._replace(census=True), width), row_function, summarise)
+
+    def _seen(
+        self,
+        cursor: _Cursor,
+        ask: Ask,
+        found: tuple[PyTree, Array],
+        row_function: RowFunction,
+        summarise: Callable[[Array, Array], Any],
+    ) -> tuple[_Cursor, Seen]:
+        (rows, share), available = found
         taken = jnp.minimum(jnp.maximum(ask.rows, 0), available)
         seen, exact_left = self._see(rows, share, cursor.exact_left, taken, row_function, summarise)
         position = cursor.position + seen.taken

@@ -24,15 +24,18 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
+from tallchain.arrays import dot
 from tallchain.checks import check_likelihood, check_posterior
 from tallchain.functions import QUICKLY, program
 from tallchain.keys import make_key
 from tallchain.parts import part, static
+from tallchain.progress import shown
 from tallchain.proposals.laplace import Laplace, check_laplace
 from tallchain.sources import as_source, check_plain
 from tallchain.sources.copying import allocate
 from tallchain.sources.rows import check_batch_size
 from tallchain.sources.sweeping import row_at
+from tallchain.surrogates.plans import Plan, choose_plan, make_plans
 from tallchain.surrogates.residual import digits, needs_float64, residual
 from tallchain.threefry import same_key
 from tallchain.types import (
@@ -42,46 +45,13 @@ from tallchain.types import (
     PyTree,
     Source,
     Surrogate,
-    dot,
 )
-from tallchain.validation import brief, is_whole
+from tallchain.validation import brief, check_switch, is_whole
 
 METHODS = ("none", "copies", "exact")
 _BLOCK = 2**20  # scores handled at a time
 _EXACT = (100, 300, 1000, 3000, 10_000)  # numbers of rows to read always, to choose from
-_SMALL_KURTOSIS = 0.5  # of the mean of a batch: half the value at which `sample` warns
-_MOST = 0.75  # of the proposals at which it must be this small; the longest are mostly rejected
 _LARGE = 1e9  # a residual whose fourth power is a number of float32
-_GAIN = 1.2  # reading fewer rows by this factor is worth a second copy of the data
-
-
-class Plan(NamedTuple):
-    """What a way to sample rows would cost, measured at proposals that were not used for the scores."""
-
-    method: str
-    num_exact: int
-    """Rows to read at every decision."""
-    copies: float
-    """Rows of the shuffled copy, divided by those of the data."""
-    rows: float
-    """Rows to sample at which the variance of Delta* is 1: mean over proposals."""
-    most_rows: float
-    """The same at the worst proposal."""
-    batch: float
-    """Rows at which their mean is nearly normal, at most of the proposals (see `Scan`)."""
-
-    def cost(self, batch_size: int) -> float:
-        """About how many rows a decision reads."""
-        return self.num_exact + max(self.rows, self.batch, batch_size)
-
-    def __str__(self) -> str:
-        words = {
-            "none": "every row alike",
-            "copies": f"rows that matter more often ({self.copies:.2g} copies of the data)",
-            "exact": f"{self.num_exact:,} rows at every decision",
-        }
-        need, most = (int(np.ceil(max(rows, self.batch, 1))) for rows in (self.rows, self.most_rows))
-        return f"{words[self.method]}: {need:,} sampled at a decision, {most:,} at the longest step"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +107,7 @@ def influence(
     method: str | None = None,
     num_draws: int = 8,
     seed: int = 0,
+    progress: bool = False,
 ) -> Influence:
     """Score every row, and choose how to sample them.
 
@@ -150,12 +121,14 @@ def influence(
             make the mean of a batch nearly normal.
         num_draws: proposals to score with, and as many others to judge the scores; each reads every row.
         seed: of these.
+        progress: show a progress bar (needs `rich`); without a terminal, a line every ten seconds or more.
     """
     if not (method is None or method in METHODS):
         raise ValueError(f"`influence(method=...)` must be one of {', '.join(METHODS)} or None; got {brief(method)}.")
     for name, value, least in (("num_draws", num_draws, 2), ("seed", seed, 0)):
         if not is_whole(value, least):
             raise ValueError(f"`influence({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
+    progress = check_switch("influence", "progress", progress)
     _check_parts(posterior, surrogate, laplace)
     begun, num_draws = time.perf_counter(), int(num_draws)
     source = as_source("influence", data)
@@ -170,7 +143,7 @@ def influence(
     in_float64 = needs_float64(num_rows, posterior.temperature)
     counts = [count for count in _EXACT if count <= num_rows // 4]
     with digits(in_float64):
-        stored = _scores(source, _Score(posterior, surrogate, scoring, in_float64))
+        stored = _scores(source, _Score(posterior, surrogate, scoring, in_float64), progress=progress)
         most = _largest(stored, counts[-1] if counts else 0)
         mean = np.float32(max(float(stored.mean(dtype=np.float64)), 1e-30))
         levels = np.zeros(num_rows, np.uint8)
@@ -186,10 +159,11 @@ def influence(
             levels=jax.device_put(levels),
             num_sets=len(counts),
         )
-        sums, totals, slots = source.sweep(powers, lanes=num_draws)
+        with shown(progress, "judging the choices of rows", num_rows, is_step=True) as show:
+            sums, totals, slots = source.sweep(powers, lanes=num_draws, report=show)
         del powers, levels  # they are as long as the data
-    plans = _plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, int(slots))
-    chosen = _choose(plans, method, batch_size)
+    plans = make_plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, int(slots))
+    chosen = choose_plan(plans, method, batch_size)
     exact = most[: chosen.num_exact]
     return Influence(
         source=source,
@@ -213,37 +187,6 @@ def _check_parts(posterior: Any, surrogate: Any, laplace: Any) -> None:
     if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
         raise TypeError(f"`influence(surrogate=...)` must be a Taylor(...) or None; got {brief(surrogate)}.")
     surrogate.check(laplace.mean)
-
-
-def _plans(sums: np.ndarray, counts: list[int], num_rows: int, slots: int) -> tuple[Plan, ...]:
-    """Make plans from sums over rows by (proposal, way to sample, power 1, 2, 4), in units of Delta.
-
-    The numbers per row of a way to sample from M rows are W = M r_i/c_i, row i with probability c_i/M: then the mean of
-    W^k is M^(k-1) times the sum of r_i^k/c_i^(k-1). The fourth moment is not centred, since means are small in
-    comparison.
-    """
-    kinds = [("none", 0, num_rows), ("copies", 0, slots), *(("exact", count, num_rows - count) for count in counts)]
-    plans = []
-    for at, (method, num_exact, size) in enumerate(kinds):
-        first, second, fourth = sums[:, at].T
-        variance = np.maximum(size * second - first**2, 1e-30)
-        excess = np.maximum(size**3 * fourth - 3 * variance**2, 0)
-        # Of the mean of b rows: excess/variance^2/b, times s2^2 where s2 = variance/b is below 1.
-        batch = np.minimum(np.cbrt(excess / _SMALL_KURTOSIS), excess / variance**2 / _SMALL_KURTOSIS)
-        most = float(np.quantile(batch, _MOST))
-        multiple = slots / num_rows if method == "copies" else 1.0
-        rows = variance / (1 + variance / size)  # without repeats: all rows leave no variance
-        plans.append(Plan(method, num_exact, multiple, float(rows.mean()), float(rows.max()), min(most, size)))
-    return tuple(plans)
-
-
-def _choose(plans: tuple[Plan, ...], method: str | None, batch_size: int) -> Plan:
-    """Choose the plan that reads the fewest rows, but every row alike unless that is clearly worse."""
-    allowed = [plan for plan in plans if method in (None, plan.method)]
-    if not allowed:
-        raise ValueError(f"`influence(method={brief(method)})`: there are too few rows to read some of them always.")
-    best = min(allowed, key=lambda plan: plan.cost(batch_size))
-    return allowed[0] if allowed[0].cost(batch_size) <= _GAIN * best.cost(batch_size) else best
 
 
 # ---- sweeps over all rows ----------------------------------------------------------------------
@@ -303,7 +246,7 @@ def _largest(scores: np.ndarray, count: int) -> np.ndarray:
     return found
 
 
-def _scores(source: Source, score: _Score) -> np.ndarray:
+def _scores(source: Source, score: _Score, *, progress: bool) -> np.ndarray:
     """Score the rows in the order of the source."""
     scores = allocate((source.population.total,), np.dtype(np.float32))
 
@@ -311,7 +254,8 @@ def _scores(source: Source, score: _Score) -> np.ndarray:
         for start, values in zip(*found, strict=True):
             scores[start : start + len(values)] = values
 
-    source.sweep(score, keep, lanes=len(jax.tree.leaves(score.pairs)[0]))
+    with shown(progress, "scoring the rows", len(scores), is_step=True) as show:
+        source.sweep(score, keep, lanes=len(jax.tree.leaves(score.pairs)[0]), report=show)
     if not np.all(np.isfinite(scores)):
         at = int(np.nonzero(~np.isfinite(scores))[0][0])
         raise ValueError(

@@ -110,7 +110,7 @@ def find_reference(
     begun = time.perf_counter()
     progress = check_switch("find_reference", "progress", progress)
     source, start = check_start(posterior, data, initial, max_iterations)
-    with shown(progress, "finding the mode") as show:
+    with shown(progress, "finding the mode", is_step=True) as show:
 
         def report(num_passes: int, distance: float) -> None:
             show(num_passes, f"sweep {num_passes}, about {distance:.2g} standard deviations away")

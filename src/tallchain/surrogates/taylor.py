@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from tallchain.arrays import as_floats
+from tallchain.arrays import as_floats, dot
 from tallchain.checks import check_posterior
 from tallchain.parts import part, set_fields, static
 from tallchain.sources import as_source, count_rows
@@ -32,7 +32,6 @@ from tallchain.types import (
     PyTree,
     RowFunction,
     Source,
-    dot,
 )
 from tallchain.validation import brief
 
