@@ -34,6 +34,7 @@ from tallchain.threefry import wrap
 from tallchain.types import Array, CensusSource, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
+_SCANNING = 0.75  # of the chains must have asked for a census, for all to read wide windows
 
 
 class Machine(Protocol):
@@ -132,8 +133,10 @@ def run(
     def turn(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
         count, lanes, record = carry
         if scans:
-            is_census = jnp.any(_in_census(lanes) & (lanes.draw < last))
-            lanes = lax.cond(is_census, jax.vmap(partial(_scan, kernel, schedule)), lambda lanes: lanes, lanes)
+            # A wide window costs the other chains as much: until enough of them want one, they read on in narrow ones.
+            is_running = lanes.draw < last
+            is_time = jnp.sum(_in_census(lanes) & is_running) >= jnp.maximum(_SCANNING * jnp.sum(is_running), 1)
+            lanes = lax.cond(is_time, jax.vmap(partial(_scan, kernel, schedule)), lambda lanes: lanes, lanes)
         lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
         # Slots of undecided lanes are out of bounds, and dropped.
         slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)

@@ -122,8 +122,8 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Shorter repetitions: about a minute on two cores."""
-        return cls(draws=1000, slow_draws=60, seed=seed)
+        """Shorter repetitions: half a minute on two cores."""
+        return cls(draws=1000, slow_draws=30, seed=seed)
 
     @classmethod
     def paper(cls, seed: int = 0) -> Config:

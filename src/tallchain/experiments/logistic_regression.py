@@ -97,8 +97,8 @@ class Config:
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Shorter repetitions: about two minutes on two cores."""
-        small = dataclasses.replace(SMALL, draws=1000, slow_draws=200)
-        large = dataclasses.replace(LARGE, draws=500, slow_draws=50)
+        small = dataclasses.replace(SMALL, draws=1000, slow_draws=100)
+        large = dataclasses.replace(LARGE, draws=250, slow_draws=25)
         return cls(small, large, repeated=None, cooling_draws=1000, study_draws=250, seed=seed)
 
     @classmethod
@@ -297,8 +297,11 @@ class _Data:
 
     def accuracy(self, positions: np.ndarray) -> np.ndarray:
         """Share of the test images that each position (..., 784) classifies correctly."""
-        features, is_seven = self._digits.features()[1], self._digits.test_is_seven
-        return np.mean((positions @ features.T > 0) == is_seven, axis=-1)
+        return np.mean((positions @ self._test_features.T > 0) == self._digits.test_is_seven, axis=-1)
+
+    @cached_property
+    def _test_features(self) -> np.ndarray:
+        return self._digits.features()[1]
 
 
 def _table_job(config: Config, data: _Data, method: Method) -> Job:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.cores import in_order, num_cores
 from tallchain.functions import shared
 from tallchain.models.posterior import Posterior
 from tallchain.types import Array
@@ -16,7 +17,7 @@ VARIANCE = 2.0
 PRIOR_VARIANCES = (10.0, 1.0)
 TRUTH = (0.0, 1.0)
 _BIN = 4e-3
-_CELLS = 2**25  # of (grid point, bin) evaluated at a time
+_CELLS = 2**20  # of (grid point, bin) evaluated at a time
 
 
 def log_prior(theta: Array) -> Array:
@@ -72,12 +73,11 @@ class GaussianMixture(NamedTuple):
         theta_1, theta_2 = (np.linspace(*reach, num=points) for reach in (reach_1, reach_2))
         grid = np.stack(np.meshgrid(theta_1, theta_2, indexing="ij"), -1).reshape(-1, 2)
         values, counts = _bins(self.data)
-        log_density = np.concatenate(
-            [
-                _log_posterior(self.posterior, part, values, counts)
-                for part in np.array_split(grid, _pieces(grid, values))
-            ]
-        )
+        step = max(1, _CELLS // len(values))
+        firsts = range(0, len(grid), step)
+        sums = in_order(lambda first: _sums(grid[first : first + step], values, counts), firsts, num_cores())
+        priors = np.asarray(jax.vmap(self.posterior.log_prior)(jnp.asarray(grid, jnp.float32)), np.float64)
+        log_density = priors + np.concatenate(list(sums)) / float(self.posterior.temperature)
         weights = np.exp(log_density - log_density.max())
         weights /= weights.sum()
         mean = weights @ grid
@@ -119,14 +119,8 @@ def _bins(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return sums[is_full] / counts[is_full], counts[is_full]
 
 
-def _pieces(grid: np.ndarray, values: np.ndarray) -> int:
-    return max(1, -(-len(grid) * len(values) // _CELLS))
-
-
-def _log_posterior(posterior: Posterior, thetas: np.ndarray, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the log posterior at each theta, in float64 on the host so that it does not depend on JAX's precision."""
+def _sums(thetas: np.ndarray, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the log likelihood at each theta, in float64 on the host: it does not depend on JAX's precision."""
     x = values[None] - thetas[:, :1]
     second = -((x - thetas[:, 1:]) ** 2) / (2 * VARIANCE)
-    sums = np.logaddexp(-(x**2) / (2 * VARIANCE), second) @ counts
-    priors = np.asarray(jax.vmap(posterior.log_prior)(jnp.asarray(thetas, jnp.float32)), np.float64)
-    return priors + sums / float(posterior.temperature)
+    return np.logaddexp(-(x**2) / (2 * VARIANCE), second) @ counts
