@@ -85,6 +85,7 @@ def test_the_start_leads_to_the_mode(level: float, noise: float) -> None:
     assert abs(log_sd - np.log(noise)) < 0.03
 
 
+@pytest.mark.slow
 def test_prepare_from_the_start(key: jax.Array) -> None:
     """The posterior standard deviation is that of the residuals over the root of N, not a tenth of it."""
     random = np.random.default_rng(SEED)
