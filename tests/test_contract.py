@@ -109,8 +109,9 @@ EXTREMES = {
 }
 
 
-# Rows that repeat never run out, and in `make test` every test that does not read all at once meets them, with the
-# settings that read on by another rule, but for those made of others; one test stands for the others where rows do not repeat.
+# Rows that repeat never run out, and in `make test` every test that does not read all at once meets them (but those
+# that are made of others), with the settings that read on by another rule; one test stands for the others where rows
+# do not repeat.
 READS_ON = [name for name in ACCEPTANCE if name not in ("metropolis", "barker", *UNSOUND, "combined")]
 READS_ON += ["minibatch growth", "minibatch stein", "penalty pilot"]
 
