@@ -8,6 +8,7 @@ kernel, which is also twice as fast. The words are the same to the bit, so keys 
 from __future__ import annotations
 
 import math
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -30,7 +31,7 @@ def same_key(key: Array) -> Array:
 
 def wrap(words: Array) -> Array:
     """Return the key of these two words; for use inside a compiled program."""
-    return jr.wrap_key_data(words, impl=_WRITTEN_OUT)
+    return jr.wrap_key_data(words, impl=_IMPLEMENTATION)
 
 
 def encrypt(key: tuple[Any, Any], high: Any, low: Any) -> tuple[Any, Any]:
@@ -76,6 +77,9 @@ def _seed(seed: Array) -> Array:
     raise NotImplementedError("make a key with `jax.random.key`, and take `same_key` of it")
 
 
-_WRITTEN_OUT = define_prng_impl(
+_IMPLEMENTATION: Any = define_prng_impl(
     key_shape=(2,), seed=_seed, split=_split, random_bits=_random_bits, fold_in=_fold_in, name="tallchain", tag="tall"
 )
+if tuple(map(int, version("jaxlib").split(".")[:2])) >= (0, 12):
+    # There LLVM's vectoriser follows every path through the rounds of a single number, and never finishes.
+    _IMPLEMENTATION = "threefry2x32"
