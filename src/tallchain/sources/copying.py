@@ -43,7 +43,7 @@ def shuffle_rows(data: PyTree, seed: int, repeated: int) -> PyTree:
     num_rows = len(leaves[0])
     if num_rows > _KEYED:
         places = _Places(num_rows, seed)
-        return jax.tree.map(lambda leaf: _gathered(leaf, num_rows + repeated, places, places.all), data)
+        return _gathered(data, num_rows + repeated, places, places.all)
     if row_bytes(data) >= _NARROW or any(on_host(leaf) is None for leaf in leaves):
         order = np.arange(num_rows + repeated, dtype=np.int32)
         shuffle(order[:num_rows], seed)
@@ -64,28 +64,33 @@ def shuffle_rows(data: PyTree, seed: int, repeated: int) -> PyTree:
 def order_rows(data: PyTree, order: np.ndarray) -> PyTree:
     """Copy the rows at these indices, in this order."""
     some = lambda first, count: order[first : first + count]  # noqa: E731
-    return jax.tree.map(lambda leaf: _gathered(leaf, len(order), some, lambda count: jnp.asarray(order)), data)
+    return _gathered(data, len(order), some, lambda count: jnp.asarray(order))
 
 
-def _gathered(leaf: Any, count: int, some: Callable[[int, int], np.ndarray], all_: Callable[[int], Array]) -> Array:
+def _gathered(data: PyTree, count: int, some: Callable[[int, int], np.ndarray], all_: Callable[[int], Array]) -> PyTree:
     """Copy `count` rows: those at the indices `some(first, count)` on the host, at `all_(count)` on a device."""
-    values = on_host(leaf)
-    if values is None:
-        return leaf[all_(count)]
-    held = allocate((count, *values.shape[1:]), values.dtype)
-    step = max(1, _GATHERED // max(1, values[:1].nbytes))
+    leaves, structure = jax.tree.flatten(data)
+    values = [on_host(leaf) for leaf in leaves]
+    pairs = [(each, allocate((count, *each.shape[1:]), each.dtype)) for each in values if each is not None]
+    step = max(1, _GATHERED // max(1, sum(each[:1].nbytes for each, _ in pairs)))
 
     def gather(first: int) -> None:
-        part = held[first : first + step]
-        order = some(first, len(part))
-        if held.dtype == values.dtype:
-            np.take(values, order, axis=0, out=part, mode="clip")  # no copy in between
-        else:
-            part[...] = values[order]
+        order = some(first, min(step, count - first))
+        for each, copy in pairs:
+            part = copy[first : first + step]
+            if copy.dtype == each.dtype:
+                np.take(each, order, axis=0, out=part, mode="clip")  # no copy in between
+            else:
+                part[...] = each[order]
 
-    for _ in in_order(gather, range(0, count, step), num_cores()):
+    for _ in in_order(gather, range(0, count if pairs else 0, step), num_cores()):
         pass
-    return _hand_over(held, leaf)
+    copies, order = (copy for _, copy in pairs), None if len(pairs) == len(leaves) else all_(count)
+    found = [
+        leaf[order] if each is None else _hand_over(next(copies), leaf)
+        for leaf, each in zip(leaves, values, strict=True)
+    ]
+    return jax.tree.unflatten(structure, found)
 
 
 def shuffle(values: np.ndarray, seed: int) -> np.ndarray:
@@ -95,7 +100,7 @@ def shuffle(values: np.ndarray, seed: int) -> np.ndarray:
     core; more come in the order of a keyed permutation, which every core, and every device, can evaluate in parts.
     """
     if len(values) > _KEYED:
-        return np.asarray(_gathered(values, len(values), _Places(len(values), seed), jnp.asarray))
+        return values[_Places(len(values), seed)(0, len(values))]
     np.random.default_rng(seed).shuffle(values)
     return values
 
