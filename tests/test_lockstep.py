@@ -121,6 +121,8 @@ def test_a_census_is_the_same_by_wide_windows(windows: bool, monkeypatch: pytest
     wide = draws()
     assert wide.kernel is not None
     assert lockstep._scans_first(wide.kernel)
+    assert not lockstep._scans_first(kernel_of(rows, tc.Metropolis()))  # its windows are wide already
+    assert not lockstep._scans_first(kernel_of(rows, tc.Confidence(), bound=lambda here, there: 1.0))
     monkeypatch.setattr(lockstep, "_scans_first", lambda kernel: False)
     narrow = draws()
     for name in ("position", "is_accepted", "rows_read", "rows_scanned"):

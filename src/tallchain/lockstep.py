@@ -331,10 +331,12 @@ def _share_waiting(kernel: Machine) -> float:
 
 
 def _scans_first(kernel: Machine) -> bool:
-    """Whether decisions begin with a census of more rows than a window has."""
+    """Whether decisions begin with a census, for which the source has wider windows than the test's."""
     if not (isinstance(kernel, MetropolisHastings) and isinstance(kernel.source, CensusSource)):
         return False
     population, test = kernel.source.population, kernel.acceptance
+    if kernel.width >= kernel.source.width(population.num_rows):
+        return False
     asks = []
 
     def opened() -> None:
@@ -342,7 +344,7 @@ def _scans_first(kernel: Machine) -> bool:
         asks.append(test.open(test.draw(make_key(0)), bound, population)[2])
 
     jax.eval_shape(opened)
-    return asks[0].census is True and kernel.width < population.num_rows
+    return asks[0].census is True
 
 
 def _like(kernel: Machine, lanes: Lane) -> Drawn:
