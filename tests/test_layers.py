@@ -33,7 +33,7 @@ PLAN = [
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets")},
     {"surrogates": ("surrogates",)},
     {"kernel": ("kernel", "schedule", "settings")},
-    {"lockstep": ("lockstep", "packing", "chunks")},
+    {"lockstep": ("lockstep", "packing", "chunks", "digest")},
     {"checking": ("checking",)},
     {"sample": ("sample",)},
     {"prepare": ("prepare",)},

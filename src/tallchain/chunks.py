@@ -33,8 +33,15 @@ class Keeper(Protocol):
         """Totals over all decisions: num_decisions, num_accepted, num_rows."""
         ...
 
-    def add(self, draw: np.ndarray, chunk: Chunk) -> None:
-        """Take over the draws of one chunk; chain c has now finished draw[c] draws."""
+    def compile(self, run: lockstep.Runner) -> None:
+        """Compile what the device has to do with the chunks of a run."""
+        ...
+
+    def add(self, draw: np.ndarray, chunk: Chunk) -> Callable[[], None]:
+        """Take over the draws of one chunk; chain c has now finished draw[c] draws.
+
+        What the device has to do for it is begun; the function returned does the rest, and the host's part.
+        """
         ...
 
 
@@ -46,6 +53,7 @@ def fill(recorder: Keeper, run: lockstep.Runner, num_draws: int, interrupt: thre
 
     The draws of a chunk are copied to the host while the next one runs.
     """
+    recorder.compile(run)
     turns, is_on, began = _FEWEST_TURNS, not interrupt.is_set(), time.perf_counter()
     try:
         if is_on:
@@ -54,13 +62,14 @@ def fill(recorder: Keeper, run: lockstep.Runner, num_draws: int, interrupt: thre
             draw, chunk = run.collect()
             began, seconds = time.perf_counter(), time.perf_counter() - began
             pace = _CHUNK_SECONDS / seconds
-            turns = min(max(_FEWEST_TURNS, int(turns * min(max(pace, 0.25), 4))), _MOST_TURNS)
+            turns = min(max(_FEWEST_TURNS, int(turns * min(max(pace, 0.25), 16 if pace > 64 else 4))), _MOST_TURNS)
             is_on = bool(draw.min() < num_draws) and not interrupt.is_set()
+            take = recorder.add(draw, chunk)
             try:
                 if is_on:
                     run.dispatch(last=num_draws, turns=turns)
             finally:  # whatever becomes of the next chunk, this one is kept
-                recorder.add(draw, chunk)
+                take()
                 recorder.seconds += seconds if is_on else seconds + time.perf_counter() - began
             report(recorder)
     except KeyboardInterrupt:

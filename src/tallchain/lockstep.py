@@ -28,12 +28,13 @@ from tallchain.cores import num_cores
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import fold_in, make_key
-from tallchain.packing import Chunk, named_faults, num_words, pack, parts_of
+from tallchain.packing import Chunk, named_faults, num_words, pack
 from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
 from tallchain.types import Array, CensusSource, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
+_TOGETHER = 8  # turns between two looks at whether to go on: an accelerator waits for the host there
 _SCANNING = 0.75  # of the chains must have asked for a census, for all to read wide windows
 
 
@@ -129,6 +130,7 @@ def run(
     slots = len(jax.tree.leaves(ahead)[0][0]) - 1
     record = jnp.zeros((len(first), slots, num_words(_like(kernel, lanes))), jnp.uint32)
     share, scans = _share_waiting(kernel), _scans_first(kernel)
+    together = _TOGETHER if jax.default_backend() != "cpu" and slots >= 4 * _TOGETHER else 1
 
     def turn(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
         count, lanes, record = carry
@@ -153,9 +155,12 @@ def run(
 
     def is_on(carry: tuple[Array, Lane, Array]) -> Array:
         count, lanes, _ = carry
-        return (count < turns) & jnp.all(lanes.draw - first < slots) & jnp.any(lanes.draw < last)
+        return (count < turns) & jnp.all(lanes.draw - first <= slots - together) & jnp.any(lanes.draw < last)
 
-    _, lanes, record = lax.while_loop(is_on, turn, (jnp.zeros((), jnp.int32), lanes, record))
+    def some_turns(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
+        return lax.fori_loop(0, together, lambda _, carry: turn(carry), carry) if together > 1 else turn(carry)
+
+    _, lanes, record = lax.while_loop(is_on, some_turns, (jnp.zeros((), jnp.int32), lanes, record))
     return lanes, record
 
 
@@ -183,7 +188,6 @@ class Runner:
         self._num_groups = groups or num_groups(len(keys))
         self._words = self._split(np.asarray(jr.key_data(keys)))
         self._lanes: list[Lane] = []
-        self._draw = np.zeros(0, np.int32)
         self._running: list[Callable[[], tuple[Lane, Array]]] = []
         self._programs: _Programs | None = None
 
@@ -195,7 +199,6 @@ class Runner:
             self._programs = self._compile(self._words[0], parts[0], draw)
         opened = self._programs.start
         self._lanes = [opened(*self._shared, *each, draw) for each in zip(self._words, parts, strict=True)]
-        self._draw = np.full(sum(map(len, self._words)), draw)
         return self
 
     def dispatch(self, *, last: int, turns: int) -> None:
@@ -227,18 +230,23 @@ class Runner:
         with named_faults():
             done = [result() for result in self._running]
         self._lanes = [lanes for lanes, _ in done]
-        before, self._draw = self._draw, self._joined([lanes.draw for lanes in self._lanes])
-        used = max(int((self._draw - before).max()), 1)
         # JAX's own search does not see numbers that are packed.
         unwanted = tuple(what for what in ("nan", "inf") if getattr(jax.config, f"jax_debug_{what}s"))
-        parts = [part for _, record in done for part in parts_of(record, used)]
-        return self._draw, Chunk(parts, self._programs.like, unwanted)
+        return self.draw, Chunk([record for _, record in done], self._programs.like, unwanted)
+
+    def empty(self) -> Chunk:
+        """Return a chunk without draws."""
+        assert self._programs is not None
+        size = self._slots, num_words(self._programs.like)
+        return Chunk([jnp.zeros((len(words), *size), jnp.uint32) for words in self._words], self._programs.like)
 
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
         """Run a chunk; return how many draws each chain has now, and those of the chunk, by chain and slot."""
+        before = self.draw
         self.dispatch(last=last, turns=turns)
         draw, chunk = self.collect()
-        return draw, chunk.unpack(np.concatenate([chunk.fetch(part) for part in range(len(chunk.parts))]))
+        chunk = chunk.divided(int((draw - before).max()))
+        return draw, chunk.unpack(np.concatenate([chunk.fetch(part) for part in range(len(chunk.records))]))
 
     def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
         """Trace the programs of a group one after another, and compile them side by side."""
@@ -254,6 +262,11 @@ class Runner:
         with ThreadPoolExecutor(len(lowered)) as threads:
             run_, ahead_, start_ = threads.map(lambda program: program.compile(), lowered)
         return _Programs(start_, partial(ahead_, randomness), run_, _like(kernel, lanes))
+
+    @property
+    def draw(self) -> np.ndarray:
+        """How many draws each chain has."""
+        return self._joined([lanes.draw for lanes in self._lanes])
 
     @property
     def positions(self) -> PyTree:

@@ -65,22 +65,45 @@ def _numbers(words: np.ndarray, leaf: Any) -> np.ndarray:
     return numbers.reshape(*words.shape[:-1], *leaf.shape)
 
 
+def unpack_traced(words: Array, like: PyTree) -> PyTree:
+    """As `unpack`, inside a program."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([0, *map(_num_words, leaves)]).tolist()
+    found = [
+        _traced_numbers(words[..., at:end], leaf) for at, end, leaf in zip(ends[:-1], ends[1:], leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, found)
+
+
+def _traced_numbers(words: Array, leaf: Any) -> Array:
+    shape, size = (*words.shape[:-1], *leaf.shape), leaf.dtype.itemsize
+    if leaf.dtype == bool:
+        return (words != 0).reshape(shape)
+    if size < 4:
+        words = words.astype({1: jnp.uint8, 2: jnp.uint16}[size])
+    return lax.bitcast_convert_type(words.reshape(*shape, 2) if size == 8 else words.reshape(shape), leaf.dtype)
+
+
 # ---- the draws of a chunk ----------------------------------------------------------------------
 
 
 class Chunk(NamedTuple):
     """The draws of a chunk."""
 
-    parts: list[Any]
+    records: list[Any]
     """Packed, by chain, slot and word: those of some chains, then those of the next."""
     like: Any
     """Shapes of a recorded draw."""
     unwanted: tuple[str, ...] = ()
     """What must not be among the log ratios, "nan" or "inf"."""
 
-    def fetch(self, part: int) -> np.ndarray:
-        """Copy a part to the host."""
-        words = np.asarray(self.parts[part])
+    def divided(self, used: int) -> Chunk:
+        """Divide the records into parts of a few megabytes, without most of the slots that no chain has used."""
+        return self._replace(records=[part for record in self.records for part in _parts_of(record, max(used, 1))])
+
+    def fetch(self, record: int) -> np.ndarray:
+        """Copy a record to the host."""
+        words = np.asarray(self.records[record])
         for what in self.unwanted:
             if {"nan": np.isnan, "inf": np.isinf}[what](self.unpack(words).verdict.log_ratio).any():
                 raise _not_finite(what)
@@ -91,8 +114,7 @@ class Chunk(NamedTuple):
         return unpack(words, self.like)
 
 
-def parts_of(record: Array, used: int) -> list[Any]:
-    """Divide a record into parts of a few megabytes, without most of the slots that no chain has used."""
+def _parts_of(record: Array, used: int) -> list[Any]:
     is_on_host = jax.default_backend() == "cpu"
     slots = used if is_on_host else next((slots for slots in (4, 16, 64) if slots >= used), record.shape[1])
     size = max(_PART_BYTES // (4 * slots * record.shape[2]), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ from tallchain.types import (
 )
 from tallchain.validation import brief, is_truth, is_whole
 
+_KEPT, _LEAST_KEPT = 1024, 16  # draws with moments, of all chains and of one
 _FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
 
 
@@ -49,6 +50,8 @@ def sample(
     *,
     num_chains: int = 1,
     num_warmup: int = 0,
+    keep: Literal["draws", "moments"] = "draws",
+    thin: int | None = None,
     schedule: Schedule | None = None,
     recentre: Callable[[PyTree], Surrogate] | None = None,
     scan: int = 8,
@@ -67,9 +70,15 @@ def sample(
         kernel: the sampler.
         initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
             readings are possible and some array has two axes or more, it is one per chain).
-        num_samples: draws to keep from each chain.
+        num_samples: draws to make from each chain, after the warm-up.
         num_chains: chains in lockstep; many of them use the machine better than one.
         num_warmup: draws to make first and discard; their rows are counted in the trace.
+        keep: "draws" keeps the draws. "moments" keeps means, covariances, quantiles and their errors, over all draws,
+            and about a thousand draws (16 or more of each chain), for the scan and for pictures: memory, and what comes
+            from an accelerator to the host, do not grow with the run. The summary is then of the moments; see
+            `Trace.moments`.
+        thin: keep one draw in so many, the last of them; None keeps all, or chooses for `keep="moments"`. Draws in
+            between are made, and their rows counted.
         schedule: temperature and proposal scale as functions of the draw.
         recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
@@ -84,12 +93,20 @@ def sample(
     """
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
+    thin = _thin(keep, thin, num_samples, num_chains)
     _check_recentre(kernel, recentre, num_chains)
     key = single_key("sample(key=...)", key)
     schedule = Schedule() if schedule is None else schedule
     num_draws = num_warmup + num_samples
     began = time.perf_counter()
-    recorder = Recorder(kernel.source.population.total, num_chains, num_samples, num_warmup)
+    recorder = Recorder(
+        kernel.source.population.total,
+        num_chains,
+        num_samples,
+        num_warmup,
+        thin=thin,
+        with_moments=keep == "moments",
+    )
     positions = _one_per_chain(kernel, initial, num_chains)
     one = jax.tree.map(lambda leaf: leaf[0], positions)
     names = labels_of(kernel.posterior, one)
@@ -115,7 +132,7 @@ def sample(
     def find_last() -> _Last:
         """Return the kernel as it was at the last draw; None if the device has failed, since the draws matter more."""
         try:
-            last = schedule.at(kernel, jnp.int32(num_warmup + recorder.num_kept - 1))
+            last = schedule.at(kernel, jnp.int32(num_warmup + recorder.num_kept * thin - 1))
             return _Last(last, settings_of(last, is_scheduled=schedule.temperature is not None))
         except Exception:
             return _Last()
@@ -242,6 +259,21 @@ def _check_arguments(
             "`sample(progress=...)` must be True, False or a function of the draws so far and all draws; got "
             f"{brief(progress)}."
         )
+
+
+def _thin(keep: Any, thin: Any, num_samples: int, num_chains: int) -> int:
+    """Return how many draws to make for one to keep."""
+    if not (isinstance(keep, str) and keep in ("draws", "moments")):
+        raise ValueError(f'`sample(keep=...)` must be "draws" or "moments"; got {brief(keep)}.')
+    if thin is None:
+        enough = max(_LEAST_KEPT, -(-_KEPT // num_chains))
+        return max(num_samples // enough, 1) if keep == "moments" else 1
+    if not is_whole(thin, 1) or thin > num_samples:
+        raise ValueError(
+            f"`sample(thin=..., num_samples={num_samples})` must be a whole number from 1 to num_samples, or None; got "
+            f"{brief(thin)}."
+        )
+    return int(thin)
 
 
 def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) -> None:

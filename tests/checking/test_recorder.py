@@ -45,7 +45,7 @@ def recorded(finished: list[int], warmup: int = 2, samples: int = 1000) -> Recor
     drawn = jax.tree.map(jnp.asarray, Drawn(draws, verdict))
     like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((), leaf.dtype), drawn)
     words = np.asarray(pack(jax.tree.map(jnp.ravel, drawn))).reshape(*shape, -1)
-    recorder.add(np.array(finished) + warmup, Chunk([words], like))
+    recorder.add(np.array(finished) + warmup, Chunk([words], like))()
     return recorder
 
 

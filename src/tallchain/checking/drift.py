@@ -219,7 +219,7 @@ def drift_of(names: list[str], basis: Basis, regression: Regression) -> tuple[Dr
 def bound_of(decisions: Decisions, trace: Trace) -> Bound | None:
     """epsilon/(1 - contraction); see `Bound`."""
     is_known = np.isfinite(decisions.probability_error)
-    if not is_known.any():
+    if not is_known.any() or trace.thin > 1:  # draws far apart do not show the autocorrelation of adjacent ones
         return None
     tau = max(autocorrelation_time(draws) for draws in _coordinates(trace))
     if not math.isfinite(tau):

@@ -56,7 +56,8 @@ class Audit:
     features: str
     """The functions of the position that the drift was estimated with."""
     bound: Bound | None
-    """None if the test does not approximate a test on all rows, or the trace is too short for its autocorrelation."""
+    """None if the test does not approximate a test on all rows, or the trace is thinned or too short to show its
+    autocorrelation."""
     error_p_value: float
     """P-value of the errors, if there were none."""
     drift_p_value: float

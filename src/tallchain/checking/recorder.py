@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
+from tallchain.checking.moments import Gatherer
 from tallchain.checking.trace import Tally, Trace
 from tallchain.cores import in_order, num_cores
-from tallchain.lockstep import Drawn
+from tallchain.digest import Shapes, Span, power_of_two, sums, thinned
+from tallchain.lockstep import Drawn, Runner
 from tallchain.names import in_order_of
-from tallchain.packing import Chunk, unpack
-from tallchain.types import PyTree
+from tallchain.packing import Chunk, num_words, unpack
+from tallchain.types import PyTree, Verdict
 
+_BLOCK = 256  # chains whose verdicts are gathered at a time
 _LEAST_SHARE = 0.5  # of the draws of the largest rectangle; if that many are kept, no chain with a draw is left out
 
 
 class Recorder:
     """Collects draws on the host as chunks of them arrive, each chain at its own index."""
 
-    def __init__(self, num_rows: int, num_chains: int, num_samples: int, num_warmup: int) -> None:
+    def __init__(
+        self,
+        num_rows: int,
+        num_chains: int,
+        num_samples: int,
+        num_warmup: int,
+        *,
+        thin: int = 1,
+        with_moments: bool = False,
+    ) -> None:
         self.num_rows = num_rows
         self.num_warmup = num_warmup
+        self.thin = thin
+        """One draw in so many is kept."""
         self.draw = np.zeros(num_chains, np.int64)
         """Draws finished by each chain, warm-up included."""
         self.total = Tally()
         self.warmup = Tally()
         self.seconds = 0.0
         """Time spent sampling, so far: the caller adds to it."""
-        self._shape = (num_chains, num_samples)
+        self._shape = (num_chains, num_samples // thin)
+        self._gatherer = Gatherer(num_chains, num_samples, num_warmup) if with_moments else None
         self._kept: np.ndarray | None = None
         """Packed, by chain and draw."""
         self._like: Drawn | None = None
+        self._drawn: Drawn | None = None
+        """What `draws` has returned, until other draws arrive."""
 
     @property
     def num_finished(self) -> int:
@@ -41,38 +60,91 @@ class Recorder:
     @property
     def has_draws(self) -> bool:
         """Whether some chain has finished a draw to keep."""
-        return bool(self.draw.max() > self.num_warmup)
+        return bool(self._finished.max() > 0)
 
-    def add(self, draw: np.ndarray, chunk: Chunk) -> None:
-        """Take over the draws of one chunk; chain c has now finished draw[c] draws."""
-        firsts = np.cumsum([0, *map(len, chunk.parts)])
-        if self._kept is None:
-            self._kept = np.zeros((*self._shape, chunk.parts[0].shape[-1]), np.uint32)
-            self._like = chunk.like
+    def compile(self, run: Runner) -> None:
+        """Compile what the device has to do with the chunks of a run."""
+        if self._gatherer or self._is_on_device:
+            chunk, none = run.empty(), np.zeros_like(self.draw)
+            self._begin(chunk, none, none)
+            if self._gatherer:
+                self._gatherer.compile(chunk)
 
-        def take(part: int) -> tuple[Tally, Tally]:
-            chains = slice(firsts[part], firsts[part + 1])
-            return self._take(chains, draw[chains], chunk.fetch(part), chunk)
+    def add(self, draw: np.ndarray, chunk: Chunk) -> Callable[[], None]:
+        """Take over the draws of one chunk; chain c has now finished draw[c] draws.
 
-        tallies = list(in_order(take, range(len(chunk.parts)), num_cores()))
-        for total, warmup in tallies:
-            self.total += total
-            self.warmup += warmup
-        self.draw = draw.astype(np.int64)
+        What the device has to do for it is begun; the function returned does the rest.
+        """
+        before, after = self.draw, draw.astype(np.int64)
+        take_moments = self._gatherer.add(chunk, before, after) if self._gatherer else lambda: None
+        divided, added = self._begin(chunk, before, after)
+        firsts = np.cumsum([0, *map(len, divided.records)])
 
-    def _take(self, chains: slice, draw: np.ndarray, words: np.ndarray, chunk: Chunk) -> tuple[Tally, Tally]:
-        """Take over the draws of some chains; add up those decisions, and those of the warm-up."""
+        def take_part(part: int) -> tuple[Tally, Tally]:
+            chains, words = slice(firsts[part], firsts[part + 1]), divided.fetch(part)
+            self._copy(chains, after[chains], words)
+            return (Tally(), Tally()) if added else self._tally(chains, after[chains], chunk.unpack(words).verdict)
+
+        def take() -> None:
+            if self._kept is None:
+                self._kept = np.zeros((*self._shape, divided.records[0].shape[-1]), np.uint32)
+                self._like = chunk.like
+            tallies = list(in_order(take_part, range(len(divided.records)), num_cores()))
+            for warmup, rest in [self._tallies(before, after, added)] if added else tallies:
+                self.total += warmup + rest
+                self.warmup += warmup
+            take_moments()
+            self.draw, self._drawn = after, None
+
+        return take
+
+    @property
+    def _is_on_device(self) -> bool:
+        """Whether decisions are added up on the device: if not all come to the host, or it would take long there."""
+        return self.thin > 1 or jax.default_backend() != "cpu"
+
+    def _begin(self, chunk: Chunk, before: np.ndarray, after: np.ndarray) -> tuple[Chunk, list[Any]]:
+        """Begin to choose what comes to the host, and to add up all decisions if they do not come."""
+        if not self._is_on_device:
+            return chunk.divided(int((after - before).max())), []
+        groups, shapes = list(Span.by_record(chunk, before, after, self.num_warmup)), Shapes.of(chunk.like)
+        added = [sums(group.record, group.span, shapes=shapes) for group in groups]
+        if self.thin == 1:
+            return chunk.divided(int((after - before).max())), added
+        kept = power_of_two(-(-chunk.records[0].shape[1] // self.thin))
+        records = [thinned(group.record, group.span, np.int32(self.thin), kept=kept) for group in groups]
+        return chunk._replace(records=records), added
+
+    def _copy(self, chains: slice, draw: np.ndarray, words: np.ndarray) -> None:
+        """Keep the draws of some chains."""
         assert self._kept is not None
+        before, kept = self.draw[chains], self._kept[chains]
+        skipped = self._skipped(before, draw) if self.thin == 1 else np.zeros_like(before)
+        begin, end = self._kept_until(before), self._kept_until(draw)
+        some = np.flatnonzero(end > begin)
+        for chain, skip, at, to in zip(
+            *(of[some].tolist() for of in (np.arange(len(end)), skipped, begin, end)), strict=True
+        ):
+            kept[chain, at:to] = words[chain, skip : skip + to - at]
+
+    def _tally(self, chains: slice, draw: np.ndarray, verdict: Verdict) -> tuple[Tally, Tally]:
+        """Add up the decisions of the warm-up, and the others, of some chains."""
         before = self.draw[chains]
-        count = draw - before
-        skipped = np.clip(self.num_warmup - before, 0, count)
-        index = before + skipped - self.num_warmup
-        kept = self._kept[chains]
-        for chain, (skip, end, at) in enumerate(zip(skipped.tolist(), count.tolist(), index.tolist(), strict=True)):
-            kept[chain, at : at + end - skip] = words[chain, skip:end]
-        slot, verdict = np.arange(words.shape[1]), chunk.unpack(words).verdict
+        slot, skipped = np.arange(verdict.is_accepted.shape[1]), self._skipped(before, draw)
+        total = Tally.of(verdict, slot < (draw - before)[:, None])
         warmup = Tally.of(verdict, slot < skipped[:, None]) if skipped.any() else Tally()
-        return Tally.of(verdict, slot < count[:, None]), warmup
+        return warmup, total - warmup
+
+    def _tallies(self, before: np.ndarray, after: np.ndarray, added: list[Any]) -> tuple[Tally, Tally]:
+        """As `_tally`, of all chains, from what the device has added up."""
+        halves = np.concatenate([np.asarray(each) for each in added]).sum(0, dtype=np.int64)  # (phase, field, half)
+        warmup, rest = (halves[..., 0] + (halves[..., 1] << 16)).tolist()
+        num_warmup = int(self._skipped(before, after).sum())
+        return Tally(num_warmup, *warmup), Tally(int((after - before).sum()) - num_warmup, *rest)
+
+    def _skipped(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Draws of the warm-up, among those between."""
+        return np.clip(self.num_warmup - before, 0, after - before)
 
     @property
     def num_kept(self) -> int:
@@ -81,8 +153,9 @@ class Recorder:
 
     def draws(self) -> Drawn:
         """Return the finished draws of the chains that `largest` chooses."""
-        chains, count = self._largest()
-        return self._cut(chains, count)
+        if self._drawn is None:
+            self._drawn = self._cut(*self._largest())
+        return self._drawn
 
     def draws_of_every_chain(self) -> Drawn:
         """Return the draws that every chain has finished."""
@@ -95,14 +168,17 @@ class Recorder:
             like: a position whose dicts have their keys in the order for the trace.
             facts: the fields of the trace that the recorder does not know.
         """
-        chains, count = self._largest()
-        position, verdict = self._cut(chains, count)
+        chains, _ = self._largest()
+        position, verdict = self.draws()
         left_out = np.setdiff1d(np.arange(len(self.draw)), chains)
         return Trace(
             in_order_of(position, like),
             **verdict._asdict(),
             num_rows=self.num_rows,
             warmup=self.warmup,
+            thin=self.thin,
+            all_decisions=self.total - self.warmup if self.thin > 1 else None,
+            moments=self._gatherer.moments() if self._gatherer else None,
             seconds=self.seconds,
             left_out={int(chain): int(self._finished[chain]) for chain in left_out},
             **facts,
@@ -111,16 +187,32 @@ class Recorder:
     @property
     def _finished(self) -> np.ndarray:
         """Draws to keep that each chain has finished."""
-        return np.maximum(self.draw - self.num_warmup, 0)
+        return self._kept_until(self.draw)
+
+    def _kept_until(self, draw: np.ndarray) -> np.ndarray:
+        """Draws to keep among the first, warm-up included."""
+        return np.maximum(draw - self.num_warmup, 0) // self.thin
 
     def _largest(self) -> tuple[np.ndarray, int]:
         return largest(self._finished)
 
     def _cut(self, chains: np.ndarray, count: int) -> Drawn:
-        if self._kept is None:
+        if self._kept is None or self._like is None:
             raise RuntimeError("no draw was made")
         rows: Any = slice(None) if len(chains) == len(self.draw) else chains
-        return unpack(self._kept[rows, :count], self._like)
+        words, position, verdict = self._kept[rows, :count], *self._like
+        ends = num_words(position)
+        # Verdicts are gathered: every look through one of their fields would read all positions as well.
+        gathered = jax.tree.map(lambda leaf: np.empty((*words.shape[:2], *leaf.shape), leaf.dtype), verdict)
+
+        def gather(block: int) -> None:
+            some = slice(block * _BLOCK, (block + 1) * _BLOCK)
+            found = unpack(words[some, :, ends:], verdict)
+            for into, leaf in zip(jax.tree.leaves(gathered), jax.tree.leaves(found), strict=True):
+                into[some] = leaf
+
+        list(in_order(gather, range(max(-(-len(words) // _BLOCK), 1)), num_cores()))
+        return Drawn(unpack(words[..., :ends], position), gathered)
 
 
 def largest(finished: np.ndarray) -> tuple[np.ndarray, int]:

@@ -29,7 +29,7 @@ _COLUMNS = {
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Rows per decision."""
+    """Rows per decision; median, percentile and maximum are of the decisions whose draws were kept."""
 
     mean: float
     median: float
@@ -49,6 +49,11 @@ class Summary:
 
     num_chains: int
     num_draws: int
+    """Kept, of each chain."""
+    num_made: int
+    """Draws made of each chain, kept or not."""
+    is_of_all_draws: bool
+    """Whether the parameters are summarised from all draws, kept or not."""
     num_rows: int
     parameters: tuple[Parameter, ...]
     acceptance: float
@@ -90,7 +95,10 @@ class Summary:
 
     def __str__(self) -> str:
         width = max([9, *(len(p.name) for p in self.parameters)])
-        lines = [f"{self.num_chains} chains x {self.num_draws} draws, N = {self.num_rows:,} rows"]
+        lines = [f"{self.num_chains} chains x {self.num_made} draws, N = {self.num_rows:,} rows"]
+        if self.num_draws < self.num_made:
+            of = "moments and quantiles are of all draws" if self.is_of_all_draws else "the others are not in the table"
+            lines.append(f"{self.num_draws} draws of each chain were kept; {of}")
         if self.is_interrupted:
             lines[0] += " (INTERRUPTED: fewer draws than asked for)"
         lines += self.settings.lines() if self.settings else []

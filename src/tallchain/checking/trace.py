@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from tallchain.acceptance.stopping import LEAST_ROWS
-from tallchain.checking.convergence import parameters_of
+from tallchain.checking.convergence import Parameter, parameters_of
+from tallchain.checking.moments import Moments
 from tallchain.checking.summary import Rows, Summary
 from tallchain.checking.verdict import Scan
+from tallchain.digest import COUNTED
 from tallchain.kernel import MetropolisHastings
-from tallchain.names import coordinates, named_leaves
+from tallchain.names import all_coordinates, coordinates, named_leaves
 from tallchain.settings import Settings
 from tallchain.types import PyTree, Verdict
 
@@ -33,13 +35,16 @@ class Tally:
     @classmethod
     def of(cls, verdict: Verdict, is_counted: np.ndarray) -> Tally:
         """Add up some of the decisions."""
-        names = ("is_accepted", "rows_read", "rows_scanned", "is_invalid")
-        sums = (int(np.asarray(getattr(verdict, name))[is_counted].sum(dtype=np.int64)) for name in names)
+        sums = (int(np.asarray(getattr(verdict, name))[is_counted].sum(dtype=np.int64)) for name in COUNTED)
         return cls(int(is_counted.sum()), *sums)
 
     def __add__(self, other: Tally) -> Tally:
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Tally(*(a + b for a, b in pairs))
+
+    def __sub__(self, other: Tally) -> Tally:
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Tally(*(a - b for a, b in pairs))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,9 @@ class Trace:
         extras: what else the test reports about a decision, by name.
         num_rows: N, the number of rows.
         warmup: totals over the warm-up draws.
+        thin: one draw in so many was kept.
+        all_decisions: totals over the decisions after the warm-up, if not all of them are in the trace.
+        moments: moments and quantiles of all draws, with `sample(keep="moments")`; then the summary is of these.
         seconds: time spent sampling, including warm-up but not compilation.
         compile_seconds: other time spent before the draws were made: checks, compilation, moving a surrogate.
         scan_seconds: time spent on the scan.
@@ -84,6 +92,9 @@ class Trace:
     num_rows: int
     extras: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     warmup: Tally = Tally()
+    thin: int = 1
+    all_decisions: Tally | None = None
+    moments: Moments | None = None
     seconds: float = 0.0
     compile_seconds: float = 0.0
     scan_seconds: float = 0.0
@@ -109,6 +120,14 @@ class Trace:
         """Draws per chain."""
         return self.is_accepted.shape[1]
 
+    @property
+    def decisions(self) -> Tally:
+        """Totals over the decisions after the warm-up, whether their draws were kept or not."""
+        if self.all_decisions is not None:
+            return self.all_decisions
+        sums = (int(np.sum(getattr(self, name), dtype=np.int64)) for name in COUNTED)
+        return Tally(self.is_accepted.size, *sums)
+
     def variables(self) -> dict[str, np.ndarray]:
         """The draws by name: the keys of a dict, the fields of a record, or "position" for a single array."""
         return named_leaves(self.position)
@@ -123,12 +142,12 @@ class Trace:
                 f"{is_few.mean():.0%} of the decisions used fewer than {LEAST_ROWS} rows, too few to estimate a "
                 "variance. Give the test a larger batch"
             )
-        num_invalid = int(self.is_invalid.sum()) + self.warmup.num_invalid
-        if num_invalid:
-            total = self.is_invalid.size + self.warmup.num_decisions
+        total = self.decisions + self.warmup
+        if total.num_invalid:
             found.append(
-                f"{num_invalid} of {total} log ratios were NaN or +inf and counted as rejections. The posterior is "
-                "wrong wherever that happens: find the positions where your log prior or log likelihood is not finite"
+                f"{total.num_invalid} of {total.num_decisions} log ratios were NaN or +inf and counted as rejections. "
+                "The posterior is wrong wherever that happens: find the positions where your log prior or log "
+                "likelihood is not finite"
             )
         return found
 
@@ -159,6 +178,7 @@ class Trace:
         attributes: dict[str, Any] = {
             "num_rows": self.num_rows,
             "interrupted": int(self.is_interrupted),
+            "thin": self.thin,
             "sampling_time": self.seconds,
         }
         if self.settings:
@@ -182,7 +202,8 @@ class Trace:
     def __repr__(self) -> str:
         names = ", ".join(f"{name}{list(leaf.shape[2:])}" for name, leaf in self.variables().items())
         interrupted = ", interrupted" if self.is_interrupted else ""
-        return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{interrupted})"
+        thinned = f", 1 in {self.thin} of {self.thin * self.num_draws}" if self.thin > 1 else ""
+        return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{thinned}{interrupted})"
 
 
 def _words_of(left_out: dict[int, int]) -> list[str]:
@@ -218,37 +239,47 @@ def _summarise(trace: Trace) -> Summary:
     """Summarise a trace: ESS, R-hat and MCSE by ArviZ (Vehtari et al. 2021), and the rows read."""
     if trace.num_draws == 0:
         raise ValueError("`summary()` needs at least one draw; the trace is empty.")
-    decisions = trace.is_accepted.size + trace.warmup.num_decisions
+    kept, every = trace.decisions, trace.decisions + trace.warmup
+    read = kept.rows_read / kept.num_decisions
     rows = Rows(
-        mean=float(trace.rows_read.mean()),
+        mean=read,
         median=float(np.median(trace.rows_read)),
         percentile_99=float(np.percentile(trace.rows_read, 99)),
         max=int(trace.rows_read.max()),
-        total=int(trace.rows_read.sum(dtype=np.int64)) + trace.warmup.rows_read,
-        scanned=int(trace.rows_scanned.sum(dtype=np.int64))
-        + trace.warmup.rows_scanned
-        + (trace.scan.rows_swept if trace.scan else 0),
-        share=float(trace.rows_read.mean() + trace.rows_scanned.mean()) / trace.num_rows,
+        total=every.rows_read,
+        scanned=every.rows_scanned + (trace.scan.rows_swept if trace.scan else 0),
+        share=(read + kept.rows_scanned / kept.num_decisions) / trace.num_rows,
     )
     return Summary(
         num_chains=trace.num_chains,
         num_draws=trace.num_draws,
+        num_made=round(kept.num_decisions / trace.num_chains),
+        is_of_all_draws=trace.thin == 1 or trace.moments is not None,
         num_rows=trace.num_rows,
-        parameters=tuple(
-            parameter
-            for name, draws in trace.variables().items()
-            for parameter in parameters_of(coordinates(name, draws.shape[2:], trace.names), draws)
-        ),
-        acceptance=float(trace.is_accepted.mean()),
+        parameters=tuple(_parameters_of(trace)),
+        acceptance=kept.num_accepted / kept.num_decisions,
         rows=rows,
         complaints=tuple(trace.complaints()),
         settings=trace.settings,
         seconds=trace.seconds,
         compile_seconds=trace.compile_seconds,
         scan_seconds=trace.scan_seconds,
-        draws_per_second=decisions / trace.seconds if trace.seconds else float("nan"),
+        draws_per_second=every.num_decisions / trace.seconds if trace.seconds else float("nan"),
         is_interrupted=trace.is_interrupted,
         is_one_start=trace.is_one_start,
         notes=trace.notes,
         scan=trace.scan,
     )
+
+
+def _parameters_of(trace: Trace) -> list[Parameter]:
+    if trace.moments is None:
+        named = trace.variables().items()
+        return [
+            parameter
+            for name, draws in named
+            for parameter in parameters_of(coordinates(name, draws.shape[2:], trace.names), draws)
+        ]
+    flat, own = all_coordinates(trace.position, trace.names)
+    found = {parameter.name: parameter for parameter in trace.moments.parameters(flat)}
+    return [found[name] for name in own]

@@ -1,0 +1,206 @@
+"""What a device makes of the draws of a chunk, so that not all of them have to come to the host.
+
+Every function takes a record (chain, slot, word) as `lockstep.run` writes it, and the numbers of draws that each chain
+had finished before and after, warm-up included. Counts and sizes that depend on the length of a run are arguments, not
+shapes: runs of different lengths share a program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tallchain.arrays import dot
+from tallchain.packing import Chunk, unpack_traced
+from tallchain.types import Array
+
+COUNTED = ("is_accepted", "rows_read", "rows_scanned", "is_invalid")
+"""Fields of a verdict that are added up."""
+
+
+class Shapes(NamedTuple):
+    """The shapes of a recorded draw, to be a static argument."""
+
+    leaves: tuple[Any, ...]
+    structure: Any
+
+    @classmethod
+    def of(cls, like: Any) -> Shapes:
+        """Return the shapes of a tree."""
+        leaves, structure = jax.tree.flatten(like)
+        return cls(tuple(leaves), structure)
+
+    @property
+    def like(self) -> Any:
+        """The tree."""
+        return jax.tree.unflatten(self.structure, self.leaves)
+
+    @property
+    def num_coordinates(self) -> int:
+        """Numbers of a position."""
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.like.position))
+
+    @property
+    def dtype(self) -> Any:
+        """In which to compute with positions."""
+        return jnp.result_type(jnp.float32, *(leaf.dtype for leaf in jax.tree.leaves(self.like.position)))
+
+
+class Span(NamedTuple):
+    """Draws finished by each chain before a chunk and after it, and the length of the warm-up."""
+
+    before: Any
+    after: Any
+    num_warmup: Any
+
+    @classmethod
+    def by_record(cls, chunk: Chunk, before: np.ndarray, after: np.ndarray, num_warmup: int) -> Iterator[Group]:
+        """Yield for every record of a chunk which chains it has, and their draws."""
+        firsts = np.cumsum([0, *map(len, chunk.records)]).tolist()
+        for record, chains in zip(chunk.records, map(slice, firsts[:-1], firsts[1:]), strict=True):
+            # As int32, whatever JAX's settings are.
+            numbers = (np.asarray(of, np.int32) for of in (before[chains], after[chains], num_warmup))
+            yield Group(record, chains, cls(*numbers))
+
+    def numbers(self, slots: int) -> tuple[Array, Array]:
+        """Return by chain and slot the number of the draw, from 0 after the warm-up, and whether it was made."""
+        slot = jnp.arange(slots)
+        return (self.before - self.num_warmup)[:, None] + slot, slot < (self.after - self.before)[:, None]
+
+
+class Group(NamedTuple):
+    """The chains of one record."""
+
+    record: Array
+    chains: slice
+    span: Span
+
+
+def power_of_two(number: int) -> int:
+    """The least power of 2 that is not below: sizes that differ little share a program."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+# ---- every k-th draw -----------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnames="kept")
+def thinned(record: Array, span: Span, thin: Array, *, kept: int) -> Array:
+    """Take the draws whose number + 1 is a multiple of `thin`, (chain, draw, word); `kept` slots are enough for all."""
+    begin = span.before - span.num_warmup
+    first = jnp.maximum(begin, 0) // thin * thin + thin - 1 - begin
+    chosen = jnp.minimum(first[:, None] + thin * jnp.arange(kept), record.shape[1] - 1)
+    return jnp.take_along_axis(record, chosen[:, :, None], 1)
+
+
+@partial(jax.jit, static_argnames="shapes")
+def sums(record: Array, span: Span, *, shapes: Shapes) -> Array:
+    """Add up the fields `COUNTED`: (chain, phase, field, half), the warm-up and the rest.
+
+    Of their lower and their upper 16 bits, since all 32 might overflow.
+    """
+    index, is_made = span.numbers(record.shape[1])
+    verdict = unpack_traced(record, shapes.like).verdict
+    phases = jnp.stack([is_made & (index < 0), is_made & (index >= 0)], 1)  # (chain, phase, slot)
+    numbers = jnp.stack([getattr(verdict, name).astype(jnp.uint32) for name in COUNTED], 1)  # (chain, field, slot)
+    halves = jnp.stack([numbers & 0xFFFF, numbers >> 16], 2)  # (chain, field, half, slot)
+    return jnp.sum(jnp.where(phases[:, :, None, None], halves[:, None], 0), -1, dtype=jnp.uint32)
+
+
+# ---- moments -------------------------------------------------------------------------------------
+
+
+class Batches(NamedTuple):
+    """Moments of the draws after the warm-up by batch of each chain, coordinates flattened."""
+
+    origin: Array
+    """(chain, coordinate): the chain's first draw. Numbers far from 0 would cancel."""
+    mean: Array
+    """(chain, batch, coordinate): of the deviations from the origin."""
+    scatter: Array
+    """(chain, batch, coordinate): sums of squared deviations from that mean."""
+
+    @classmethod
+    def empty(cls, num_chains: int, num_batches: int, shapes: Shapes) -> Batches:
+        """No draws yet."""
+        origin = jnp.zeros((num_chains, shapes.num_coordinates), shapes.dtype)
+        nothing = jnp.zeros((num_chains, num_batches, shapes.num_coordinates), shapes.dtype)
+        return cls(origin, nothing, nothing)
+
+
+class Spread(NamedTuple):
+    """Of the draws of a chunk after the warm-up, over all chains of a record."""
+
+    mean: Array
+    products: Array | None
+    """(coordinate, coordinate): sums of products of deviations from the mean; None if not wanted."""
+    least: Array
+    """Infinite if there are no draws."""
+    most: Array
+
+
+@partial(jax.jit, static_argnames=("shapes", "spanned", "with_products"))
+def moments(
+    batches: Batches, record: Array, span: Span, size: Array, *, shapes: Shapes, spanned: int, with_products: bool
+) -> tuple[Batches, Spread]:
+    """Add the draws of a chunk (Chan, Golub and LeVeque 1979); describe them.
+
+    A batch has `size` draws, and no chain may be in more than `spanned` of them in one chunk.
+    """
+    draws, index, is_counted = _counted(record, span, shapes)
+    begin = jnp.maximum(span.before - span.num_warmup, 0)
+    # Of the chains that have none yet, the first draw after the warm-up.
+    first = jnp.take_along_axis(draws, jnp.argmax(is_counted, 1)[:, None, None], 1)[:, 0]
+    origin = jnp.where((begin == 0)[:, None], first, batches.origin)
+    deviation = jnp.where(is_counted[:, :, None], draws - origin[:, None], 0)
+    batch = index // size - (begin // size)[:, None]
+    weight = ((batch[:, :, None] == jnp.arange(spanned)) & is_counted[:, :, None]).astype(draws.dtype)
+    new = jnp.sum(weight, 1)
+    product = partial(jnp.einsum, "csb,csd->cbd", precision=lax.Precision.HIGHEST)
+    mean = product(weight, deviation) / jnp.maximum(new, 1)[:, :, None]
+    within = deviation[:, :, None] - mean[:, None]
+    scatter = jnp.sum(weight[..., None] * within**2, 1)
+    place = (begin // size)[:, None] + jnp.arange(spanned)
+    old = jnp.clip(begin[:, None] - place * size, 0, size).astype(draws.dtype)
+    at = (jnp.arange(len(record))[:, None], place)
+    apart = mean - batches.mean.at[at].get(mode="fill", fill_value=0)
+    share = (new / jnp.maximum(old + new, 1))[:, :, None]
+    added = Batches(
+        origin,
+        batches.mean.at[at].add(share * apart, mode="drop", unique_indices=True),
+        batches.scatter.at[at].add(scatter + old[:, :, None] * share * apart**2, mode="drop", unique_indices=True),
+    )
+    total = jnp.maximum(jnp.sum(new), 1)
+    overall = jnp.sum(jnp.where(is_counted[:, :, None], draws - first[0], 0) / total, (0, 1)) + first[0]
+    products = None
+    if with_products:
+        flat = jnp.where(is_counted[:, :, None], draws - overall, 0).reshape(-1, draws.shape[2])
+        products = dot(flat.T, flat)
+    least = jnp.min(draws, (0, 1), where=is_counted[:, :, None], initial=jnp.inf)
+    most = jnp.max(draws, (0, 1), where=is_counted[:, :, None], initial=-jnp.inf)
+    return added, Spread(overall, products, least, most)
+
+
+@partial(jax.jit, static_argnames=("shapes", "bins"))
+def histogram(record: Array, span: Span, middle: Array, width: Array, *, shapes: Shapes, bins: int) -> Array:
+    """Count the draws after the warm-up, (coordinate, bin); bin k begins at middle + (k - bins/2) width."""
+    draws, _, is_counted = _counted(record, span, shapes)
+    place = jnp.clip(jnp.floor((draws - middle) / width) + bins // 2, 0, bins - 1).astype(jnp.int32)
+    place = jnp.where(is_counted[:, :, None], place + bins * jnp.arange(len(middle)), bins * len(middle))
+    counts = jnp.zeros(bins * len(middle), jnp.uint32).at[place.reshape(-1)].add(1, mode="drop")
+    return counts.reshape(-1, bins)
+
+
+def _counted(record: Array, span: Span, shapes: Shapes) -> tuple[Array, Array, Array]:
+    """Return the draws (chain, slot, coordinate), their numbers, and which of them count."""
+    leaves = jax.tree.leaves(unpack_traced(record, shapes.like).position)
+    flat = [leaf.reshape(*record.shape[:2], -1).astype(shapes.dtype) for leaf in leaves]
+    index, is_made = span.numbers(record.shape[1])
+    return jnp.concatenate(flat, 2), index, is_made & (index >= 0)
