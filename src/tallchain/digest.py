@@ -93,33 +93,42 @@ def power_of_two(number: int) -> int:
 
 @partial(jax.jit, static_argnames="kept")
 def thinned(record: Array, span: Span, thin: Array, *, kept: int) -> Array:
-    """Take the draws whose number + 1 is a multiple of `thin`, (chain, draw, word); `kept` slots are enough for all."""
+    """Take the draws whose number is a multiple of `thin`, (chain, draw, word); `kept` slots are enough for all."""
     begin = span.before - span.num_warmup
-    first = jnp.maximum(begin, 0) // thin * thin + thin - 1 - begin
+    first = -(-jnp.maximum(begin, 0) // thin) * thin - begin
     chosen = jnp.minimum(first[:, None] + thin * jnp.arange(kept), record.shape[1] - 1)
     return jnp.take_along_axis(record, chosen[:, :, None], 1)
 
 
 @partial(jax.jit, static_argnames="shapes")
 def sums(record: Array, span: Span, *, shapes: Shapes) -> Array:
-    """Add up the fields `COUNTED`: (chain, phase, field, half), the warm-up and the rest.
+    """Add up the fields `COUNTED`: (chain, phase, field, byte), the warm-up and the rest.
 
-    Of their lower and their upper 16 bits, since all 32 might overflow.
+    Byte by byte, the lowest first: sums of whole numbers might overflow, and these do not for 2^24 slots.
     """
     index, is_made = span.numbers(record.shape[1])
     verdict = unpack_traced(record, shapes.like).verdict
     phases = jnp.stack([is_made & (index < 0), is_made & (index >= 0)], 1)  # (chain, phase, slot)
     numbers = jnp.stack([getattr(verdict, name).astype(jnp.uint32) for name in COUNTED], 1)  # (chain, field, slot)
-    halves = jnp.stack([numbers & 0xFFFF, numbers >> 16], 2)  # (chain, field, half, slot)
-    return jnp.sum(jnp.where(phases[:, :, None, None], halves[:, None], 0), -1, dtype=jnp.uint32)
+    parts = jnp.stack([numbers >> bits & 0xFF for bits in (0, 8, 16, 24)], 2)  # (chain, field, byte, slot)
+    return jnp.sum(jnp.where(phases[:, :, None, None], parts[:, None], 0), -1, dtype=jnp.uint32)
 
 
 # ---- moments -------------------------------------------------------------------------------------
 
 
+class Grid(NamedTuple):
+    """Bins of equal width, by coordinate; bin k of n begins at middle + (k - n/2) width."""
+
+    middle: Any
+    width: Any
+
+
 class Batches(NamedTuple):
     """Moments of the draws after the warm-up by batch of each chain, coordinates flattened."""
 
+    unit: Array
+    """(coordinate): in which the others are, except the origin. Squares of very large and small numbers overflow."""
     origin: Array
     """(chain, coordinate): the chain's first draw. Numbers far from 0 would cancel."""
     mean: Array
@@ -130,36 +139,58 @@ class Batches(NamedTuple):
     @classmethod
     def empty(cls, num_chains: int, num_batches: int, shapes: Shapes) -> Batches:
         """No draws yet."""
+        unit = jnp.full(shapes.num_coordinates, jnp.finfo(shapes.dtype).tiny, shapes.dtype)
         origin = jnp.zeros((num_chains, shapes.num_coordinates), shapes.dtype)
         nothing = jnp.zeros((num_chains, num_batches, shapes.num_coordinates), shapes.dtype)
-        return cls(origin, nothing, nothing)
+        return cls(unit, origin, nothing, nothing)
 
 
 class Spread(NamedTuple):
     """Of the draws of a chunk after the warm-up, over all chains of a record."""
 
+    origin: Array
+    """(coordinate): one of the draws."""
     mean: Array
+    """(coordinate): of the deviations from the origin, in the width of a bin."""
     products: Array | None
-    """(coordinate, coordinate): sums of products of deviations from the mean; None if not wanted."""
-    least: Array
-    """Infinite if there are no draws."""
-    most: Array
+    """(coordinate, coordinate): sums of products of deviations from the mean, in that unit; None if not wanted."""
+    counts: Array
+    """(coordinate, bin): finite draws."""
 
 
-@partial(jax.jit, static_argnames=("shapes", "spanned", "with_products"))
+@partial(jax.jit, static_argnames="shapes")
+def extent(record: Array, span: Span, *, shapes: Shapes) -> tuple[Array, Array]:
+    """Return least and greatest draw after the warm-up by coordinate, of the finite ones; least > greatest if none."""
+    draws, _, is_counted = _counted(record, span, shapes)
+    # Not infinity: `jax_debug_infs` would take offence.
+    most, where = jnp.finfo(shapes.dtype).max, is_counted[:, :, None] & jnp.isfinite(draws)
+    return jnp.min(draws, (0, 1), where=where, initial=most), jnp.max(draws, (0, 1), where=where, initial=-most)
+
+
+@partial(jax.jit, static_argnames=("shapes", "spanned", "bins", "with_products"))
 def moments(
-    batches: Batches, record: Array, span: Span, size: Array, *, shapes: Shapes, spanned: int, with_products: bool
+    batches: Batches,
+    record: Array,
+    span: Span,
+    size: Array,
+    grid: Grid,
+    *,
+    shapes: Shapes,
+    spanned: int,
+    bins: int,
+    with_products: bool,
 ) -> tuple[Batches, Spread]:
     """Add the draws of a chunk (Chan, Golub and LeVeque 1979); describe them.
 
-    A batch has `size` draws, and no chain may be in more than `spanned` of them in one chunk.
+    A batch has `size` draws, and no chain may be in more than `spanned` of them in one chunk. Bins may have become
+    wider since the last chunk, not narrower.
     """
     draws, index, is_counted = _counted(record, span, shapes)
     begin = jnp.maximum(span.before - span.num_warmup, 0)
     # Of the chains that have none yet, the first draw after the warm-up.
     first = jnp.take_along_axis(draws, jnp.argmax(is_counted, 1)[:, None, None], 1)[:, 0]
     origin = jnp.where((begin == 0)[:, None], first, batches.origin)
-    deviation = jnp.where(is_counted[:, :, None], draws - origin[:, None], 0)
+    deviation = jnp.where(is_counted[:, :, None], (draws - origin[:, None]) / grid.width, 0)
     batch = index // size - (begin // size)[:, None]
     weight = ((batch[:, :, None] == jnp.arange(spanned)) & is_counted[:, :, None]).astype(draws.dtype)
     new = jnp.sum(weight, 1)
@@ -170,37 +201,40 @@ def moments(
     place = (begin // size)[:, None] + jnp.arange(spanned)
     old = jnp.clip(begin[:, None] - place * size, 0, size).astype(draws.dtype)
     at = (jnp.arange(len(record))[:, None], place)
-    apart = mean - batches.mean.at[at].get(mode="fill", fill_value=0)
+    ratio = batches.unit / grid.width
+    old_mean, old_scatter = batches.mean * ratio, batches.scatter * ratio**2
+    apart = mean - old_mean.at[at].get(mode="fill", fill_value=0)
     share = (new / jnp.maximum(old + new, 1))[:, :, None]
     added = Batches(
+        grid.width,
         origin,
-        batches.mean.at[at].add(share * apart, mode="drop", unique_indices=True),
-        batches.scatter.at[at].add(scatter + old[:, :, None] * share * apart**2, mode="drop", unique_indices=True),
+        old_mean.at[at].add(share * apart, mode="drop", unique_indices=True),
+        old_scatter.at[at].add(scatter + old[:, :, None] * share * apart**2, mode="drop", unique_indices=True),
     )
-    total = jnp.maximum(jnp.sum(new), 1)
-    overall = jnp.sum(jnp.where(is_counted[:, :, None], draws - first[0], 0) / total, (0, 1)) + first[0]
+    some = first[jnp.argmax(jnp.any(is_counted, 1))]  # of a chain that has a draw
+    flat = jnp.where(is_counted[:, :, None], (draws - some) / grid.width, 0)
+    middle = jnp.sum(flat, (0, 1)) / jnp.maximum(jnp.sum(is_counted), 1)
     products = None
     if with_products:
-        flat = jnp.where(is_counted[:, :, None], draws - overall, 0).reshape(-1, draws.shape[2])
+        flat = jnp.where(is_counted[:, :, None], flat - middle, 0).reshape(-1, draws.shape[2])
         products = dot(flat.T, flat)
-    least = jnp.min(draws, (0, 1), where=is_counted[:, :, None], initial=jnp.inf)
-    most = jnp.max(draws, (0, 1), where=is_counted[:, :, None], initial=-jnp.inf)
-    return added, Spread(overall, products, least, most)
+    return added, Spread(some, middle, products, _histogram(draws, is_counted, grid, bins))
 
 
-@partial(jax.jit, static_argnames=("shapes", "bins"))
-def histogram(record: Array, span: Span, middle: Array, width: Array, *, shapes: Shapes, bins: int) -> Array:
-    """Count the draws after the warm-up, (coordinate, bin); bin k begins at middle + (k - bins/2) width."""
-    draws, _, is_counted = _counted(record, span, shapes)
-    place = jnp.clip(jnp.floor((draws - middle) / width) + bins // 2, 0, bins - 1).astype(jnp.int32)
-    place = jnp.where(is_counted[:, :, None], place + bins * jnp.arange(len(middle)), bins * len(middle))
-    counts = jnp.zeros(bins * len(middle), jnp.uint32).at[place.reshape(-1)].add(1, mode="drop")
-    return counts.reshape(-1, bins)
+def _histogram(draws: Array, is_counted: Array, grid: Grid, bins: int) -> Array:
+    """Count draws, (coordinate, bin)."""
+    size = draws.shape[2]
+    place = jnp.clip(jnp.floor((draws - grid.middle) / grid.width) + bins // 2, 0, bins - 1)
+    in_bin = is_counted[:, :, None] & ~jnp.isnan(place)
+    place = jnp.where(in_bin, place, 0).astype(jnp.int32) + bins * jnp.arange(size)
+    place = jnp.where(in_bin, place, bins * size)  # out of bounds, and dropped
+    return jnp.zeros(bins * size, jnp.uint32).at[place.reshape(-1)].add(1, mode="drop").reshape(size, bins)
 
 
 def _counted(record: Array, span: Span, shapes: Shapes) -> tuple[Array, Array, Array]:
-    """Return the draws (chain, slot, coordinate), their numbers, and which of them count."""
+    """Return the draws (chain, slot, coordinate), NaN in place of infinity; their numbers; and which of them count."""
     leaves = jax.tree.leaves(unpack_traced(record, shapes.like).position)
     flat = [leaf.reshape(*record.shape[:2], -1).astype(shapes.dtype) for leaf in leaves]
     index, is_made = span.numbers(record.shape[1])
-    return jnp.concatenate(flat, 2), index, is_made & (index >= 0)
+    draws = jnp.concatenate(flat, 2)
+    return jnp.where(jnp.isfinite(draws), draws, jnp.nan), index, is_made & (index >= 0)

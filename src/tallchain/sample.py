@@ -76,9 +76,9 @@ def sample(
         keep: "draws" keeps the draws. "moments" keeps means, covariances, quantiles and their errors, over all draws,
             and about a thousand draws (16 or more of each chain), for the scan and for pictures: memory, and what comes
             from an accelerator to the host, do not grow with the run. The summary is then of the moments; see
-            `Trace.moments`.
-        thin: keep one draw in so many, the last of them; None keeps all, or chooses for `keep="moments"`. Draws in
-            between are made, and their rows counted.
+            `Trace.moments`. After Ctrl-C they are of every finished draw, whether chains were cut or left out.
+        thin: keep every `thin`-th draw, from the first after the warm-up; None keeps all, or chooses for
+            `keep="moments"`. Draws in between are made, and their rows counted.
         schedule: temperature and proposal scale as functions of the draw.
         recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
@@ -130,9 +130,9 @@ def sample(
         )
 
     def find_last() -> _Last:
-        """Return the kernel as it was at the last draw; None if the device has failed, since the draws matter more."""
+        """Return the kernel as it was at the last draw kept; None if the device has failed: the draws matter more."""
         try:
-            last = schedule.at(kernel, jnp.int32(num_warmup + recorder.num_kept * thin - 1))
+            last = schedule.at(kernel, jnp.int32(num_warmup + (recorder.num_kept - 1) * thin))
             return _Last(last, settings_of(last, is_scheduled=schedule.temperature is not None))
         except Exception:
             return _Last()

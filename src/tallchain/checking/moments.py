@@ -1,13 +1,13 @@
 """Moments and quantiles of draws that are not kept: gathered chunk by chunk, in memory that does not grow.
 
-The draws of each chain are divided into batches of equal length, of which there are about a thousand over all chains.
-Mean and variance of every batch give those of all draws, and their Monte Carlo errors: with b draws to a batch and V
-the variance of the batch means,
+The draws of each chain are divided into batches of equal length: 64 of them, or fewer if there are many chains. Mean
+and variance of every batch give those of all draws, and their Monte Carlo errors: with b draws to a batch, V the
+variance of the batch means and tau their autocorrelation time (1 if batches are long),
 
-    ESS = n var / (b V)
+    ESS = n var / (b V tau)
 
-for n draws in all. Adjacent batches are joined while at least 256 are left: batches must be long compared with the
-autocorrelation. R-hat is that of halves of chains, without ranks (Gelman et al. 2013).
+for n draws in all. R-hat is that of halves of chains, without ranks (Gelman et al. 2013). Both are of the batches that
+every chain has filled.
 
 Quantiles come from a histogram for each coordinate. Its bins are laid over the first draws; when a draw falls beyond
 them, all become twice, four times, ... as wide, and adjacent counts are added. So no draw is left out, and a quarter or
@@ -23,6 +23,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from scipy.special import fdtrc
 
@@ -30,11 +31,11 @@ from tallchain import digest
 from tallchain.checking.convergence import MOST_R_HAT, Parameter
 from tallchain.digest import power_of_two
 from tallchain.packing import Chunk
-from tallchain.types import Array
 
 _BATCHES = 1024  # over all chains, about
-_FEWEST, _MOST = 4, 64  # of one chain
-_ENOUGH = 256  # batches for a variance
+_FEWEST, _MOST = 10, 64  # of one chain
+_LEAST = 4  # batches for an autocorrelation time
+_REFINEMENTS = 3  # of an autocorrelation time
 _COVARIED = 1024  # coordinates at most
 _BINS, _COUNTS = 1024, 2**22  # of a coordinate; of all coordinates, about
 
@@ -46,7 +47,7 @@ class Quantiles(NamedTuple):
     error: np.ndarray
     """Monte Carlo standard error, from the effective draws of the mean."""
     resolution: np.ndarray
-    """Width of a bin: that far at most is the value from the quantile of the draws themselves."""
+    """Width of a bin. The value is at most that far from the least draw that as large a share is not above."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Moments:
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of every coordinate."""
+        """Mean of every coordinate; NaN where a draw is not finite."""
         return np.einsum("cb,cbd->d", self.count, self.means) / self.num_draws
 
     @property
@@ -92,21 +93,29 @@ class Moments:
     @property
     def ess(self) -> np.ndarray:
         """Effective draws for the mean of every coordinate; NaN where the draws are too few to tell."""
-        count, means, _ = self._joined()
-        return self.num_draws * _ratio(self.sd**2, count * _variance(means))
+        return _ratio(self.sd**2, self._variance_of_mean(self.means))
 
     def quantile(self, share: float) -> Quantiles:
-        """Return the number below which this share of the draws are."""
-        error = np.nan_to_num(np.sqrt(share * (1 - share) / self.ess))
-        at, low, high = (self._quantile(np.clip(share + z * error, 0, 1)) for z in (0, -1, 1))
-        return Quantiles(at, (high - low) / 2, self.width.astype(np.float64))
+        """Return the number below which this share of the draws are; NaN where a draw is not finite."""
+        error = np.sqrt(share * (1 - share) * _ratio(1.0, self.ess))
+        at, low, high = (self._quantile(np.clip(share + z * np.nan_to_num(error), 0, 1)) for z in (0, -1, 1))
+        return Quantiles(at, np.where(np.isnan(error), np.nan, (high - low) / 2), self.width.astype(np.float64))
 
     def _quantile(self, shares: np.ndarray) -> np.ndarray:
-        below = np.concatenate([np.zeros((len(self.counts), 1)), np.cumsum(self.counts, 1)], 1)
-        bins = self.counts.shape[1]
-        ends = np.arange(bins + 1) - bins // 2
-        found = [np.interp(share * row[-1], row, ends) for share, row in zip(shares, below, strict=True)]
-        return self.middle + np.array(found) * self.width
+        """Go as far into the first bin that reaches a share as its draws need to be, if they are spread evenly."""
+        until = np.cumsum(self.counts, 1)
+        wanted = shares * until[:, -1]
+        reached = np.argmax((until >= wanted[:, None]) & (self.counts > 0), 1)
+        rows = np.arange(len(reached))
+        part = _ratio(wanted - until[rows, reached], self.counts[rows, reached]) + 1
+        value = self.middle + (reached + part - self.counts.shape[1] // 2) * self.width.astype(np.float64)
+        return np.where(until[:, -1] == self.num_draws, value, np.nan)
+
+    @property
+    def is_coarse(self) -> np.ndarray:
+        """By coordinate, whether nine tenths of the draws are within ten bins, though not all draws are equal."""
+        inner = self.quantile(0.95).value - self.quantile(0.05).value
+        return (inner < 10 * self.width) & (self.sd > 0)
 
     def parameters(self, labels: list[str]) -> list[Parameter]:
         """Summarise the coordinates."""
@@ -125,51 +134,73 @@ class Moments:
         return int(np.argmin(np.append(np.all(self.count == self.size, 0), False)))
 
     def _grouped(self, values: np.ndarray, length: int) -> np.ndarray:
-        """Return values of full batches, (chain, group, batch, coordinate), `length` to a group."""
-        groups = self._full // length
-        return values[:, : groups * length].reshape(len(values), groups, length, -1)
+        """Return values of full batches, (half-chain, batch, coordinate), `length` to a half."""
+        return values[:, : 2 * length].reshape(2 * len(values), length, -1)
 
-    def _joined(self) -> tuple[int, np.ndarray, np.ndarray]:
-        """Join full batches; return the draws in one, means, and mean squared deviations from the mean of all."""
-        length = 1
-        while length * 2 <= self._full and len(self.count) * (self._full // (2 * length)) >= _ENOUGH:
-            length *= 2
-        means = self._grouped(self.means, length)
-        squares = self._grouped(self.scatter, length) / self.size + (means - self.mean) ** 2
-        flat = (-1, means.shape[-1])
-        return length * self.size, means.mean(2).reshape(flat), squares.mean(2).reshape(flat)
+    def _variance_of_mean(self, values: np.ndarray) -> np.ndarray:
+        """Squared Monte Carlo error of the mean over all draws, from its values in the batches."""
+        full = values[:, : self._full]
+        if full[..., 0].size < _LEAST:
+            return np.full(values.shape[2], np.nan)
+        return _long_run_variance(full - full.mean((0, 1)), len(full)) * self.size / self.num_draws
 
     def _sd_error(self) -> np.ndarray:
-        _, _, squares = self._joined()
-        return _ratio(np.sqrt(_ratio(_variance(squares), len(squares))), 2 * self.sd)
+        squares = self.scatter / self.size + (self.means - self.mean) ** 2
+        return _ratio(np.sqrt(self._variance_of_mean(squares)), 2 * self.sd)
 
     def _r_hat(self) -> np.ndarray:
         length = self._full // 2
         if not length:
             return np.full(self.means.shape[2], np.nan)
         means, scatter = (self._grouped(values, length) for values in (self.means, self.scatter))
-        halves, count = means.mean(2), length * self.size
-        between = ((means - halves[:, :, None]) ** 2).sum(2) * self.size
-        within = _ratio((scatter.sum(2) + between).mean((0, 1)), count - 1)
-        return np.sqrt((count - 1) / count + _ratio(_variance(halves.reshape(-1, halves.shape[2])), within))
+        halves, count = means.mean(1), length * self.size
+        within = scatter.sum(1) + ((means - halves[:, None]) ** 2).sum(1) * self.size
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains that never moved: infinite, or NaN if they agree
+            return np.sqrt((count - 1) / count + halves.var(0, ddof=1) / (within.mean(0) / (count - 1)))
 
     def _chance(self) -> np.ndarray:
-        """Chance of means of half-chains that far apart, by the spread of the batch means within them."""
+        """Chance of means of half-chains that far apart, by the spread of the batch means within them; 1 if unknown."""
         length = self._full // 2
-        if length < 2:
+        if length < _LEAST:
             return np.ones(self.means.shape[2])
         means = self._grouped(self.means, length)
-        halves = means.mean(2).reshape(-1, means.shape[3])
-        within = means.var(2, ddof=1).mean((0, 1))
-        return fdtrc(len(halves) - 1, len(halves) * (length - 1), length * _ratio(_variance(halves), within))
+        halves = means.mean(1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            f = halves.var(0, ddof=1) * length / _long_run_variance(means - halves[:, None], 1)
+        return fdtrc(len(halves) - 1, len(halves) * (length - 1), f)
 
 
-def _variance(values: np.ndarray) -> np.ndarray:
-    """Variance along the first axis; NaN for fewer than two values."""
-    return values.var(0, ddof=1) if len(values) > 1 else np.full(values.shape[1], np.nan)
+def _long_run_variance(centred: np.ndarray, shared: int) -> np.ndarray:
+    """Variance times tau = 1 + 2 sum of autocorrelations, of series (series, batch, coordinate).
+
+    They are deviations from the mean of `shared` series, and lack the variance of that mean: with one lag, of n numbers
+    and not n - 1.
+    """
+    length = centred.shape[1]
+    covariance = np.stack(
+        [
+            np.einsum("sbd,sbd->d", centred[:, lag:], centred[:, : length - lag]) / (len(centred) * (length - lag))
+            for lag in range(length)
+        ]
+    )
+    tau = np.ones(centred.shape[2])
+    for _ in range(_REFINEMENTS):
+        share = np.minimum(tau / (shared * length), 0.5)
+        within = covariance + covariance[0] * share / (1 - share)
+        tau = np.nan_to_num(_positive_sequence(within), nan=1.0)
+    return within[0] * tau
 
 
-def _ratio(a: np.ndarray, b: np.ndarray | float) -> np.ndarray:
+def _positive_sequence(covariance: np.ndarray) -> np.ndarray:
+    """tau from autocovariances (lag, coordinate), by Geyer's initial monotone sequence (1992)."""
+    length = len(covariance) // 2
+    sums = covariance[: 2 * length].reshape(length, 2, covariance.shape[1]).sum(1)
+    is_on = np.logical_and.accumulate(sums > 0)
+    total = np.minimum.accumulate(np.where(is_on, sums, 0)).sum(0)
+    return np.maximum(_ratio(2 * total, covariance[0]) - 1, 1 / len(covariance))
+
+
+def _ratio(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
     """a / b; NaN where that is not a number."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.divide(a, b)
@@ -190,7 +221,7 @@ class Gatherer:
         """Draws of each chain, after the warm-up."""
         self._batches: dict[int, digest.Batches] = {}
         """By the first chain of a record."""
-        self._grid: _Grid | None = None
+        self._grid: Bins | None = None
         self._products: _Products | None = None
 
     def compile(self, chunk: Chunk) -> None:
@@ -200,8 +231,8 @@ class Gatherer:
             if group.chains.start not in self._batches:
                 empty = digest.Batches.empty(len(group.record), self._num_batches, shapes)
                 self._batches[group.chains.start] = empty
-            _, spread = self._added(group, chunk)
-            self._counted(group, chunk, _Grid(*np.zeros((2, *spread.least.shape), spread.least.dtype)))
+            least, most = digest.extent(group.record, group.span, shapes=shapes)
+            self._added(group, chunk, Bins(np.asarray(least), np.asarray(most)))
 
     def add(self, chunk: Chunk, before: np.ndarray, after: np.ndarray) -> Callable[[], None]:
         """Begin to summarise a chunk; the function returned takes the results."""
@@ -212,52 +243,52 @@ class Gatherer:
         ]
         if not groups:
             return lambda: None
-        added = [self._added(group, chunk) for group in groups]
-        least = np.min([np.asarray(spread.least) for _, spread in added], 0)
-        most = np.max([np.asarray(spread.most) for _, spread in added], 0)
-        grid = self._grid = self._grid or _Grid(least, most)
-        grid.widen(least, most)
-        counted = [self._counted(group, chunk, grid) for group in groups]
+        shapes = digest.Shapes.of(chunk.like)
+        extents = [digest.extent(group.record, group.span, shapes=shapes) for group in groups]
+        least, most = (np.array(of) for of in zip(*extents, strict=True))
+        grid = self._grid = self._grid or Bins(least.min(0), most.max(0))
+        grid.widen(least.min(0), most.max(0))
+        added = [self._added(group, chunk, grid) for group in groups]
 
         def take() -> None:
-            for group, (batches, spread), counts in zip(groups, added, counted, strict=True):
-                grid.counts += np.asarray(counts)
+            fetched = jax.device_get([spread for _, spread in added])  # all or nothing
+            for group, (batches, _), spread in zip(groups, added, fetched, strict=True):
+                grid.counts += spread.counts
                 self._batches[group.chains.start] = batches
                 made = np.maximum(group.span.after - self._num_warmup, 0)
                 if spread.products is not None:
                     self._products = self._products or _Products(*np.shape(spread.mean))
-                    self._products.add(int((made - self._made[group.chains]).sum()), spread)
+                    self._products.add(int((made - self._made[group.chains]).sum()), spread, grid.width)
                 self._made[group.chains] = made
 
         return take
 
-    def _added(self, group: digest.Group, chunk: Chunk) -> tuple[digest.Batches, digest.Spread]:
+    def _added(self, group: digest.Group, chunk: Chunk, grid: Bins) -> tuple[digest.Batches, digest.Spread]:
         shapes = digest.Shapes.of(chunk.like)
         return digest.moments(
             self._batches[group.chains.start],
             group.record,
             group.span,
             np.int32(self._size),
+            digest.Grid(grid.middle, grid.width),
             shapes=shapes,
+            bins=grid.counts.shape[1],
             spanned=power_of_two(min(self._num_batches, (group.record.shape[1] - 1) // self._size + 2)),
             with_products=shapes.num_coordinates <= _COVARIED,
         )
 
-    def _counted(self, group: digest.Group, chunk: Chunk, grid: _Grid) -> Array:
-        shapes, bins = digest.Shapes.of(chunk.like), grid.counts.shape[1]
-        return digest.histogram(group.record, group.span, grid.middle, grid.width, shapes=shapes, bins=bins)
-
     def moments(self) -> Moments:
         """Return what was gathered."""
         assert self._grid is not None
-        of = [self._batches[first] for first in sorted(self._batches)]
-        origin, mean, scatter = (
-            np.concatenate([np.asarray(leaf, np.float64) for leaf in leaves]) for leaves in zip(*of, strict=True)
-        )
+        parts = []
+        for _, of in sorted(self._batches.items()):
+            unit, origin, mean, scatter = (np.asarray(leaf, np.float64) for leaf in of)
+            parts.append((origin[:, None] + mean * unit, scatter * unit**2))
+        means, scatter = map(np.concatenate, zip(*parts, strict=True))
         count = np.clip(self._made[:, None] - self._size * np.arange(self._num_batches), 0, self._size)
         return Moments(
             count,
-            origin[:, None] + mean,
+            means,
             scatter,
             self._size,
             None if self._products is None else self._products.sums / self._products.count,
@@ -273,30 +304,35 @@ class _Products:
     def __init__(self, size: int) -> None:
         self.count, self.mean, self.sums = 0, np.zeros(size), np.zeros((size, size))
 
-    def add(self, count: int, spread: digest.Spread) -> None:
+    def add(self, count: int, spread: digest.Spread, unit: np.ndarray) -> None:
         """Add those of other draws (Chan, Golub and LeVeque 1979)."""
-        apart, share = np.asarray(spread.mean, np.float64) - self.mean, count / max(self.count + count, 1)
-        self.sums += np.asarray(spread.products, np.float64) + self.count * share * np.outer(apart, apart)
+        origin, mean, products, unit = (np.asarray(of, np.float64) for of in (*spread[:3], unit))
+        apart, share = origin + mean * unit - self.mean, count / max(self.count + count, 1)
+        self.sums += products * np.outer(unit, unit) + self.count * share * np.outer(apart, apart)
         self.mean += share * apart
         self.count += count
 
 
-class _Grid:
-    """Bins of equal width about the middle of the first draws, by coordinate."""
+class Bins:
+    """Bins of equal width about the middle of the first draws, by coordinate, and the draws in each."""
 
     def __init__(self, least: np.ndarray, most: np.ndarray) -> None:
-        bins = max(min(_BINS, power_of_two(_COUNTS // len(least) + 1) // 2), 64)
-        self.middle = (least + (most - least) / 2).astype(least.dtype)
-        tiny = np.maximum(np.spacing(np.maximum(np.abs(least), np.abs(most))), np.finfo(least.dtype).tiny)
-        self.width = np.maximum((most - least) / (bins // 4), tiny)
+        bins, dtype = max(min(_BINS, power_of_two(_COUNTS // len(least) + 1) // 2), 64), least.dtype
+        # In float64: differences may overflow. A coordinate without a finite draw has its least above its greatest.
+        low, high = (np.where(least > most, 0, of).astype(np.float64) for of in (least, most))
+        self.middle = (low / 2 + high / 2).astype(dtype)
+        finest = np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(dtype))
+        width = np.maximum((high - low) / (bins // 4), np.maximum(finest, np.finfo(dtype).tiny))
+        self.width = width.astype(dtype)
         self.counts = np.zeros((len(least), bins), np.int64)
 
     def widen(self, least: np.ndarray, most: np.ndarray) -> None:
         """Double the width of the bins, more than once if need be, until they hold these numbers."""
         bins = self.counts.shape[1]
-        reach = np.maximum(most - self.middle, self.middle - least)
-        doublings = np.maximum(np.ceil(np.log2(np.maximum(reach / (self.width * (bins // 2)), 1))), 0).astype(int)
+        middle, width = (of.astype(np.float64) for of in (self.middle, self.width))
+        reach = np.maximum(most - middle, middle - least)
+        doublings = np.ceil(np.log2(np.maximum(reach / (width * (bins // 2)), 1))).astype(int)
         for i in np.flatnonzero(doublings):
-            place = ((np.arange(bins) - bins // 2) >> doublings[i]) + bins // 2
+            place = ((np.arange(bins) - bins // 2) >> min(doublings[i], 62)) + bins // 2
             self.counts[i] = np.bincount(place, self.counts[i], bins)
         self.width = np.ldexp(self.width, doublings)

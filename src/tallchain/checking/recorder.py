@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallchain.checking.moments import Gatherer
+from tallchain.checking.moments import Gatherer, Moments
 from tallchain.checking.trace import Tally, Trace
 from tallchain.cores import in_order, num_cores
 from tallchain.digest import Shapes, Span, power_of_two, sums, thinned
@@ -44,7 +44,7 @@ class Recorder:
         self.warmup = Tally()
         self.seconds = 0.0
         """Time spent sampling, so far: the caller adds to it."""
-        self._shape = (num_chains, num_samples // thin)
+        self._shape = (num_chains, -(-num_samples // thin))
         self._gatherer = Gatherer(num_chains, num_samples, num_warmup) if with_moments else None
         self._kept: np.ndarray | None = None
         """Packed, by chain and draw."""
@@ -86,6 +86,9 @@ class Recorder:
             return (Tally(), Tally()) if added else self._tally(chains, after[chains], chunk.unpack(words).verdict)
 
         def take() -> None:
+            if self.thin > 1 and chunk.unwanted:  # all draws are searched, not only those to keep
+                for record in range(len(chunk.records)):
+                    chunk.fetch(record)
             if self._kept is None:
                 self._kept = np.zeros((*self._shape, divided.records[0].shape[-1]), np.uint32)
                 self._like = chunk.like
@@ -137,8 +140,8 @@ class Recorder:
 
     def _tallies(self, before: np.ndarray, after: np.ndarray, added: list[Any]) -> tuple[Tally, Tally]:
         """As `_tally`, of all chains, from what the device has added up."""
-        halves = np.concatenate([np.asarray(each) for each in added]).sum(0, dtype=np.int64)  # (phase, field, half)
-        warmup, rest = (halves[..., 0] + (halves[..., 1] << 16)).tolist()
+        parts = np.concatenate([np.asarray(each) for each in added]).sum(0, dtype=np.int64)  # (phase, field, byte)
+        warmup, rest = (parts << 8 * np.arange(4)).sum(-1).tolist()
         num_warmup = int(self._skipped(before, after).sum())
         return Tally(num_warmup, *warmup), Tally(int((after - before).sum()) - num_warmup, *rest)
 
@@ -178,11 +181,18 @@ class Recorder:
             warmup=self.warmup,
             thin=self.thin,
             all_decisions=self.total - self.warmup if self.thin > 1 else None,
-            moments=self._gatherer.moments() if self._gatherer else None,
+            moments=self._moments(),
             seconds=self.seconds,
-            left_out={int(chain): int(self._finished[chain]) for chain in left_out},
+            left_out={int(chain): max(int(self.draw[chain]) - self.num_warmup, 0) for chain in left_out},
             **facts,
         )
+
+    def _moments(self) -> Moments | None:
+        """None if they are not wanted, or if the device has failed, since the draws matter more."""
+        try:
+            return self._gatherer.moments() if self._gatherer else None
+        except RuntimeError:
+            return None
 
     @property
     def _finished(self) -> np.ndarray:
@@ -191,7 +201,7 @@ class Recorder:
 
     def _kept_until(self, draw: np.ndarray) -> np.ndarray:
         """Draws to keep among the first, warm-up included."""
-        return np.maximum(draw - self.num_warmup, 0) // self.thin
+        return -(-np.maximum(draw - self.num_warmup, 0) // self.thin)
 
     def _largest(self) -> tuple[np.ndarray, int]:
         return largest(self._finished)

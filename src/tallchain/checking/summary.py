@@ -51,7 +51,7 @@ class Summary:
     num_draws: int
     """Kept, of each chain."""
     num_made: int
-    """Draws made of each chain, kept or not."""
+    """Draws made of each chain, kept or not; their mean if a thinned run was interrupted."""
     is_of_all_draws: bool
     """Whether the parameters are summarised from all draws, kept or not."""
     num_rows: int
@@ -138,7 +138,7 @@ class Summary:
         highest = max([0.0, *(p.r_hat for p in self.parameters if np.isfinite(p.r_hat))])
         if self.disagreeing:
             lines.append(
-                f"CHAINS DISAGREE      r_hat above {MOST_R_HAT} for {_few(self.disagreeing)}, beyond chance: more "
+                f"CHAINS DISAGREE      r_hat above {MOST_R_HAT} for {few(self.disagreeing)}, beyond chance: more "
                 "warm-up, more draws, other steps, or several modes"
             )
         elif highest > MOST_R_HAT:
@@ -152,7 +152,8 @@ class Summary:
         return lines
 
 
-def _few(names: list[str]) -> str:
+def few(names: list[str]) -> str:
+    """Name the first of them."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.checking.convergence import Parameter, parameters_of
 from tallchain.checking.moments import Moments
-from tallchain.checking.summary import Rows, Summary
+from tallchain.checking.summary import Rows, Summary, few
 from tallchain.checking.verdict import Scan
 from tallchain.digest import COUNTED
 from tallchain.kernel import MetropolisHastings
@@ -62,9 +62,10 @@ class Trace:
         extras: what else the test reports about a decision, by name.
         num_rows: N, the number of rows.
         warmup: totals over the warm-up draws.
-        thin: one draw in so many was kept.
-        all_decisions: totals over the decisions after the warm-up, if not all of them are in the trace.
-        moments: moments and quantiles of all draws, with `sample(keep="moments")`; then the summary is of these.
+        thin: every `thin`-th draw was kept, from the first after the warm-up.
+        all_decisions: totals over the decisions of all chains after the warm-up, if the trace is thinned.
+        moments: moments and quantiles of all draws, with `sample(keep="moments")`; then the summary is of these. Those
+            of an interrupted run have every finished draw, also of chains that were cut or left out.
         seconds: time spent sampling, including warm-up but not compilation.
         compile_seconds: other time spent before the draws were made: checks, compilation, moving a surrogate.
         scan_seconds: time spent on the scan.
@@ -79,8 +80,8 @@ class Trace:
         settings: test, proposal, prior and temperature, in words.
         scan: what the scan at the end of the run has shown; None if there was none.
         kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
-            `recentre` has moved, and with the temperature and the scale of a schedule at the last draw. It holds the
-            data and your functions, which cannot be pickled: a trace that was pickled or copied has None.
+            `recentre` has moved, and with the temperature and the scale of a schedule at the last draw kept. It holds
+            the data and your functions, which cannot be pickled: a trace that was pickled or copied has None.
     """
 
     position: PyTree
@@ -135,7 +136,7 @@ class Trace:
     def complaints(self) -> list[str]:
         """Describe what may be wrong with the draws; empty if nothing was found."""
         found = [] if self.scan is None else self.scan.complaints()
-        found += _words_of(self.left_out)
+        found += _words_of(self.left_out, has_moments=self.moments is not None)
         is_few = np.isfinite(self.log_ratio) & (self.rows_read < min(LEAST_ROWS, self.num_rows))
         if is_few.mean() > _FEW_SHARE:
             found.append(
@@ -202,11 +203,11 @@ class Trace:
     def __repr__(self) -> str:
         names = ", ".join(f"{name}{list(leaf.shape[2:])}" for name, leaf in self.variables().items())
         interrupted = ", interrupted" if self.is_interrupted else ""
-        thinned = f", 1 in {self.thin} of {self.thin * self.num_draws}" if self.thin > 1 else ""
+        thinned = f", one in {self.thin} of those made" if self.thin > 1 else ""
         return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{thinned}{interrupted})"
 
 
-def _words_of(left_out: dict[int, int]) -> list[str]:
+def _words_of(left_out: dict[int, int], *, has_moments: bool) -> list[str]:
     """Name the chains that are not in the trace; empty if all of them are."""
     if not left_out:
         return []
@@ -220,7 +221,8 @@ def _words_of(left_out: dict[int, int]) -> list[str]:
         most = f"up to {max(draws):,} draws" if max(draws) > 1 else "1 draw"
         said.append(f"{_chains(behind)} had {most}, far fewer than the others, and {_are(behind)} left out")
     why = "Chains are slow where decisions take many rows, so the draws may miss such places: let the run finish"
-    return [f"{'; '.join(said)}. {why}"]
+    moments = ". The moments have what these chains have drawn" if has_moments and behind else ""
+    return [f"{'; '.join(said)}. {why}{moments}"]
 
 
 def _chains(chains: list[int]) -> str:
@@ -240,6 +242,7 @@ def _summarise(trace: Trace) -> Summary:
     if trace.num_draws == 0:
         raise ValueError("`summary()` needs at least one draw; the trace is empty.")
     kept, every = trace.decisions, trace.decisions + trace.warmup
+    num_chains = trace.num_chains if trace.all_decisions is None else trace.num_chains + len(trace.left_out)
     read = kept.rows_read / kept.num_decisions
     rows = Rows(
         mean=read,
@@ -253,7 +256,7 @@ def _summarise(trace: Trace) -> Summary:
     return Summary(
         num_chains=trace.num_chains,
         num_draws=trace.num_draws,
-        num_made=round(kept.num_decisions / trace.num_chains),
+        num_made=round(kept.num_decisions / num_chains),
         is_of_all_draws=trace.thin == 1 or trace.moments is not None,
         num_rows=trace.num_rows,
         parameters=tuple(_parameters_of(trace)),
@@ -267,9 +270,18 @@ def _summarise(trace: Trace) -> Summary:
         draws_per_second=every.num_decisions / trace.seconds if trace.seconds else float("nan"),
         is_interrupted=trace.is_interrupted,
         is_one_start=trace.is_one_start,
-        notes=trace.notes,
+        notes=trace.notes + _rough_quantiles(trace),
         scan=trace.scan,
     )
+
+
+def _rough_quantiles(trace: Trace) -> tuple[str, ...]:
+    """Name the coordinates whose quantiles are known only to a wide bin."""
+    if trace.moments is None or not trace.moments.is_coarse.any():
+        return ()
+    flat, _ = all_coordinates(trace.position, trace.names)
+    names = few([flat[i] for i in np.flatnonzero(trace.moments.is_coarse)])
+    return (f"quantiles of {names} are rough: some draws are so far from the others that bins are wide",)
 
 
 def _parameters_of(trace: Trace) -> list[Parameter]:
