@@ -40,8 +40,11 @@ class Schedule:
                 raise TypeError(f"`Schedule({name}=...)` must be a function of the draw or None; got {brief(value)}.")
         set_fields(self, temperature=as_function(temperature), scale=as_function(scale))
 
-    def at(self, kernel: MetropolisHastings, draw: Array) -> MetropolisHastings:
+    def at(self, kernel: MetropolisHastings, draw: Array | int) -> MetropolisHastings:
         """Return the kernel of this draw."""
+        if self.temperature is None and self.scale is None:
+            return kernel
+        draw = jnp.asarray(draw, jnp.int32)
         if self.temperature is not None:
             kernel = kernel.tempered(jnp.asarray(self.temperature(draw), jnp.result_type(float)))
         return kernel if self.scale is None else kernel.scaled(self.scale(draw))

@@ -60,7 +60,7 @@ def sweep(
     sizes = {"num_rows": num_rows, "num_exact": num_exact, "width": width, "blocks": blocks}
     # Compiled here: JAX's settings, such as 64 bits, are those of a thread.
     shared = jax.device_put((summarise, data, share))
-    compiled = _summaries.lower(*shared, np.int32(0), **sizes).compile()
+    compiled = _summaries.trace(*shared, np.int32(0), **sizes).lower().compile()
 
     def found(first: int) -> PyTree:
         summaries = compiled(*shared, np.int32(first))
