@@ -21,3 +21,17 @@ def as_floats(values: Any) -> Array:
 def dot(a: Array, b: Array) -> Array:
     """a @ b in full precision: by default a GPU may round float32 factors to 10 bits (TF32)."""
     return jnp.dot(a, b, precision=lax.Precision.HIGHEST)
+
+
+def inverse_of_lower(matrix: np.ndarray) -> np.ndarray:
+    """Invert a lower triangular matrix: [[A, 0], [B, C]]^-1 = [[A^-1, 0], [-C^-1 B A^-1, C^-1]], by halves.
+
+    SciPy has it too, but to import `scipy.linalg` takes as long as `prepare` needs for several sweeps.
+    """
+    if len(matrix) == 1:
+        return 1 / matrix
+    half = len(matrix) // 2
+    inverse = np.zeros_like(matrix)
+    inverse[:half, :half], inverse[half:, half:] = map(inverse_of_lower, (matrix[:half, :half], matrix[half:, half:]))
+    inverse[half:, :half] = -inverse[half:, half:] @ matrix[half:, :half] @ inverse[:half, :half]
+    return inverse

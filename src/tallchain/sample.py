@@ -134,7 +134,7 @@ def sample(
     def find_last() -> _Last:
         """Return the kernel as it was at the last draw kept; None if the device has failed: the draws matter more."""
         try:
-            last = schedule.at(kernel, np.int32(num_warmup + (recorder.num_kept - 1) * thin))
+            last = schedule.at(kernel, num_warmup + (recorder.num_kept - 1) * thin)
             return _Last(last, settings_of(last, is_scheduled=schedule.temperature is not None))
         except Exception:
             return _Last()
@@ -142,21 +142,25 @@ def sample(
     with catch_interrupt() as interrupt, digits(kernel.in_float64):
         first = schedule.at(kernel, 0)
         check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
-        keys = lockstep.keys_of(key, num_chains)
-        slots = chunk_size or slots_within(lockstep.bytes_per_slot(kernel, positions), num_draws)
-        runner = partial(lockstep.Runner, is_short=num_chains * num_draws * kernel.width <= _SHORT)
+        runner = partial(
+            lockstep.Runner,
+            schedule=schedule,
+            keys=lockstep.keys_of(key, num_chains),
+            slots=chunk_size or slots_within(lockstep.bytes_per_slot(kernel, positions), num_draws),
+            is_short=num_chains * num_draws * kernel.width <= _SHORT,
+        )
         with (
             progress_bar(progress, num_draws * num_chains) as report,
             saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),
         ):
-            run = runner(kernel, schedule, keys, slots).start(positions)
+            run = runner(kernel).start(positions)
             until = num_warmup // 2
             if recentre and until:
                 fill(recorder, run, until, interrupt, report)
                 if not interrupt.is_set():
                     kernel, note = _recentred(kernel, run.positions, until, recentre)
                     notes += (note,)
-                    run = runner(kernel, schedule, keys, slots).start(run.positions, until)
+                    run = runner(kernel).start(run.positions, until)
             fill(recorder, run, num_draws, interrupt, report)
         if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")

@@ -100,7 +100,7 @@ def _map(words: Any, axes: Any) -> tuple[Any, tuple[int, int]]:
 
 _encrypt = Primitive("tallchain_threefry")
 _encrypt.multiple_results = True
-_encrypt.def_impl(jax.jit(lambda *words: _encrypt.bind(*words)))  # where nothing is compiled
+_encrypt.def_impl(jax.jit(_encrypt.bind))  # where nothing is compiled
 _encrypt.def_abstract_eval(lambda *words: [words[0], words[0]])
 batching.primitive_batchers[_encrypt] = _map
 mlir.register_lowering(_encrypt, _write)

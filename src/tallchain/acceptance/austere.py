@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax import random as jr
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
 
 from tallchain.acceptance import austere_design
 from tallchain.acceptance.evidence import (
@@ -85,7 +85,7 @@ class Austere:
     def _set(self, batch: int | None, *, is_designed: bool, batches: ArrayLike, epsilons: ArrayLike) -> None:
         nu = 1 / _NODES[1:]
         levels = 1 - np.asarray(epsilons)[:, None]
-        quantiles = np.concatenate([ndtri(levels), stdtrit(nu, levels)], 1)
+        quantiles = np.concatenate([scipy.special.ndtri(levels), scipy.special.stdtrit(nu, levels)], 1)
         set_fields(
             self,
             batch=batch,

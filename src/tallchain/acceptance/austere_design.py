@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, roots_legendre
 
 Array = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def sequential_error(num_rows: int, batch: int, epsilon: float, mu_std: ArrayLik
     num_rows = _check_whole(call, "num_rows", num_rows, 1, math.inf)
     batch = _check_whole(call, "batch", batch, 1, num_rows)
     epsilon = _check_between(call, "epsilon", epsilon, 0.5)
-    bins = _check_whole(call, "bins", bins, max(20, math.ceil(-2 * math.pi * ndtri(epsilon))), 2000)
+    bins = _check_whole(call, "bins", bins, max(20, math.ceil(-2 * math.pi * scipy.special.ndtri(epsilon))), 2000)
     mu = np.abs(np.asarray(mu_std, dtype=float))
     if not np.all(mu <= _MAX_MU):
         raise ValueError(f"`{call}` needs |mu_std| <= {_MAX_MU:g}; got mu_std = {mu_std!r}.")
@@ -222,7 +222,7 @@ def _looks(num_rows: int, design: Design, bins: int) -> Iterator[tuple[_Walk, _L
     leaves [-G - c s, G + c s], c = 0.5826 (Siegmund 1979). So one look in place of several, at the end of a step of
     standard deviation S, absorbs as much as they do if its barrier is G + c (s - S).
     """
-    barrier = float(-ndtri(design.epsilon))
+    barrier = float(-scipy.special.ndtri(design.epsilon))
     narrowest = math.pi * barrier / bins
 
     def time(look: int) -> float:
@@ -281,7 +281,7 @@ def _tail_nodes(spread: float) -> tuple[Array, Array]:
 @functools.cache
 def _gauss(count: int) -> tuple[Array, Array]:
     """Gauss and Legendre's nodes and weights on [-1, 1]."""
-    nodes, weights = roots_legendre(count)
+    nodes, weights = scipy.special.roots_legendre(count)
     return nodes, weights
 
 

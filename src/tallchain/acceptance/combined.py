@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from scipy.special import stdtrit
+import scipy
 
 from tallchain.acceptance.evidence import Moments, SkewMoments, add_rows, choose_ask, has_read_all
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
@@ -120,7 +120,7 @@ class Combined:
         noise = barker.noise
         x = jnp.where(has_read_all(ahead, population), logistic(noise.bits), self.barker.tables.total(noise, reading))
         margin = reading.estimate + x
-        t = float(stdtrit(max(self.barker.appetite(population) - 1, 1), 1 - self.epsilon))
+        t = float(scipy.special.stdtrit(max(self.barker.appetite(population) - 1, 1), 1 - self.epsilon))
         # The variance of other rows: that of the same rows would stop where it is small, which is not symmetric for
         # skewed rows.
         rest = barker.pilot.variance * _gap(evidence.count, memory.plan)

@@ -17,7 +17,7 @@ import dataclasses
 import warnings
 
 import numpy as np
-from scipy.special import fdtrc, ndtri
+import scipy
 
 from tallchain.checking.autocorrelation import autocovariance_sums, initial_sequence
 
@@ -94,7 +94,7 @@ def _normal_scores(draws: np.ndarray) -> np.ndarray:
     from scipy.stats import rankdata  # heavy
 
     ranks = rankdata(draws, method="average").reshape(draws.shape)
-    return ndtri((ranks - 0.375) / (ranks.size + 0.25))
+    return scipy.special.ndtri((ranks - 0.375) / (ranks.size + 0.25))
 
 
 def _chance(draws: np.ndarray) -> float:
@@ -109,7 +109,7 @@ def _chance(draws: np.ndarray) -> float:
         within = covariance + covariance[0] * min(tau / length, 1)
         tau = _positive_sequence(within / within[0])
     f = means.var(ddof=1) / within[0] * length / tau
-    return float(fdtrc(len(halves) - 1, _FREEDOM, f))
+    return float(scipy.special.fdtrc(len(halves) - 1, _FREEDOM, f))
 
 
 def _positive_sequence(correlation: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from tallchain.checking.autocorrelation import autocovariance_sums, initial_sequence
 from tallchain.checking.errors import DELTA_ERROR, bonferroni, interval
@@ -87,7 +87,7 @@ def flow_of(decisions: Decisions, num_trials: int, reach: float, *, is_integrate
 def error_p_value(flow: Flow) -> float:
     """Chi-square test of no error at any decision."""
     scores = flow.net[flow.is_near] / flow.error[flow.is_near]
-    return float(chdtrc(len(scores), np.sum(scores**2))) if len(scores) else 1.0
+    return float(scipy.special.chdtrc(len(scores), np.sum(scores**2))) if len(scores) else 1.0
 
 
 # ---- the regression ----------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def regress(flow: Flow, steps: np.ndarray) -> Regression:
     influence = (steps * residuals[:, None]) @ inverse
     variance = (steps * ((flow.weight * flow.error) ** 2)[:, None]).T @ steps
     rank = int(np.linalg.matrix_rank(variance, rtol=_RANK, hermitian=True)) if len(score) else 0
-    p_value = float(chdtrc(rank, score @ _inverse(variance) @ score)) if rank else 1.0
+    p_value = float(scipy.special.chdtrc(rank, score @ _inverse(variance) @ score)) if rank else 1.0
     return Regression(coefficients, influence.T @ influence, float(np.sum(flow.weight > 0)) - rank, p_value)
 
 

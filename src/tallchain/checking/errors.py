@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import chdtri, ndtr, ndtri, stdtrit
+import scipy
 
 from tallchain.checking.records import Decisions, Estimate, Size
 from tallchain.kernel import MetropolisHastings
@@ -15,7 +15,8 @@ from tallchain.types import ApproximateTest
 
 DELTA_ERROR = 1e-4
 """Standard error allowed for rounding in the sum for Delta: what a test sees in float32 differs by less."""
-Z = float(ndtri(0.975))
+Z = 1.959963984540054
+"""The 97.5 % quantile of the normal distribution."""
 
 _RESAMPLES = 500
 _ACCEPTANCES = 10  # in the rarer direction, for a log-odds from counts
@@ -88,7 +89,7 @@ def _exact_chance(kernel: MetropolisHastings, log_ratio: np.ndarray) -> np.ndarr
 
 def interval(value: float, error: float, freedom: float) -> Estimate:
     """Return an estimate with Student's interval."""
-    reach = float(stdtrit(max(freedom, 1), 0.975)) * float(error)
+    reach = float(scipy.special.stdtrit(max(freedom, 1), 0.975)) * float(error)
     return Estimate(float(value), float(value) - reach, float(value) + reach)
 
 
@@ -109,7 +110,7 @@ def worst_of(values: np.ndarray, errors: np.ndarray) -> Estimate:
 
 def bonferroni(count: int) -> float:
     """Normal quantile for intervals that all hold at once with a probability of 95 per cent."""
-    return float(-ndtri(0.025 / count))
+    return float(-scipy.special.ndtri(0.025 / count))
 
 
 def size_of(values: np.ndarray, errors: np.ndarray) -> Size:
@@ -122,7 +123,7 @@ def size_of(values: np.ndarray, errors: np.ndarray) -> Size:
     value = float(_without_noise(values, errors))
     absolute, squares = np.abs(values), values**2 - errors**2
     absolute_reach, squares_reach = (Z * sample.std(ddof=1) / math.sqrt(count) for sample in (absolute, squares))
-    is_noise = np.sum((values / errors) ** 2) < chdtri(count, 0.05)
+    is_noise = np.sum((values / errors) ** 2) < scipy.special.chdtri(count, 0.05)
     upper = min(absolute.mean() + absolute_reach, math.sqrt(max(squares.mean(), 0.0) + squares_reach))
     half_noise = abs(absolute.mean() - value) / 2  # what to allow for the shape of the spread
     return Size(
@@ -148,4 +149,4 @@ def _mean_absolute_normal(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """E |X| for X ~ N(mean, variance)."""
     sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
     ratio = np.minimum(np.abs(mean) / sd, 40)  # beyond, |X| is X
-    return sd * math.sqrt(2 / math.pi) * np.exp(-(ratio**2) / 2) + np.abs(mean) * (1 - 2 * ndtr(-ratio))
+    return sd * math.sqrt(2 / math.pi) * np.exp(-(ratio**2) / 2) + np.abs(mean) * (1 - 2 * scipy.special.ndtr(-ratio))

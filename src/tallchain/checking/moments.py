@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from scipy.special import fdtrc
+import scipy
 
 from tallchain import digest
 from tallchain.checking.convergence import MOST_R_HAT, Parameter
@@ -167,7 +167,7 @@ class Moments:
         halves = means.mean(1)
         with np.errstate(divide="ignore", invalid="ignore"):
             f = halves.var(0, ddof=1) * length / _long_run_variance(means - halves[:, None], 1)
-        return fdtrc(len(halves) - 1, len(halves) * (length - 1), f)
+        return scipy.special.fdtrc(len(halves) - 1, len(halves) * (length - 1), f)
 
 
 def _long_run_variance(centred: np.ndarray, shared: int) -> np.ndarray:

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
-from scipy import linalg
 
-from tallchain.arrays import as_floats, dot
+from tallchain.arrays import as_floats, dot, inverse_of_lower
 from tallchain.keys import as_threefry
 from tallchain.parts import part, set_fields
 from tallchain.threefry import same_key
@@ -43,7 +42,7 @@ class Laplace:
         call = "Laplace(covariance=...)"
         mean = _position(mean)
         factor = _cholesky(call, _matrix(call, covariance, ravel_pytree(mean)[0].size))
-        inverse = linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+        inverse = inverse_of_lower(factor)
         _fill(self, mean, factor, inverse)
 
     @classmethod
@@ -58,7 +57,7 @@ class Laplace:
         mean = _position(mean)
         matrix = _matrix(call, precision, ravel_pytree(mean)[0].size)
         inverse = _cholesky(call, matrix[::-1, ::-1])[::-1, ::-1].T
-        factor = linalg.solve_triangular(inverse, np.eye(len(inverse)), lower=True)
+        factor = inverse_of_lower(inverse)
         return _fill(object.__new__(cls), mean, factor, inverse)
 
     @property
@@ -147,7 +146,7 @@ def _matrix(call: str, matrix: Any, d: int) -> np.ndarray:
 
 def _cholesky(call: str, matrix: np.ndarray) -> np.ndarray:
     try:
-        return linalg.cholesky(matrix, lower=True)
-    except linalg.LinAlgError as error:
-        least = linalg.eigvalsh(matrix)[0]
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError as error:
+        least = np.linalg.eigvalsh(matrix)[0]
         raise ValueError(f"`{call}` must be positive definite; its least eigenvalue is {least:.3g}.") from error

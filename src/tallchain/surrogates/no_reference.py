@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax
 import numpy as np
-from scipy import linalg
 
 from tallchain.surrogates.passes import Passes, Terms
 from tallchain.surrogates.point import Point
@@ -27,7 +26,7 @@ class NoReferenceError(RuntimeError):
 def _found(start: np.ndarray, point: Point) -> str:
     return (
         "`find_reference(...)` found no mode. The search went from a position of norm "
-        f"{linalg.norm(start):.3g} to one of norm {linalg.norm(point.flat):.3g}, with a log posterior of "
+        f"{np.linalg.norm(start):.3g} to one of norm {np.linalg.norm(point.flat):.3g}, with a log posterior of "
         f"{point.log_density:,.6g}."
     )
 

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from scipy import linalg
 
 from tallchain.arrays import as_floats
 from tallchain.functions import program
@@ -54,7 +53,7 @@ class Objective:
     def at(self, flat: np.ndarray, directions: Any = None) -> Point:
         """Evaluate, in one sweep over all rows."""
         point = self._evaluate(self.passes, flat, directions)
-        distance = float(linalg.norm(self.whitener.T @ point.gradient)) if point.is_finite else np.nan
+        distance = float(np.linalg.norm(self.whitener.T @ point.gradient)) if point.is_finite else np.nan
         self.report(self.passes.num_passes, distance)
         return point
 
@@ -65,7 +64,7 @@ class Objective:
 
     def checked(self, flat: np.ndarray, is_curved: bool = False) -> Point:
         """Evaluate, with the whole Hessian if asked for; raise an error if it is not finite."""
-        point = self._remember(flat, self.axes if is_curved or self.is_dense else None)
+        point = self.remembered(flat, self.axes if is_curved or self.is_dense else None)
         if not point.is_finite:
             raise NoReferenceError(not_finite(self.passes, point))
         return point
@@ -76,7 +75,7 @@ class Objective:
         prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), prior)
         return Point(flat, prior, likelihood(flat, directions), self.temperature)
 
-    def _remember(self, flat: np.ndarray, directions: Any) -> Point:
+    def remembered(self, flat: np.ndarray, directions: Any) -> Point:
         """Evaluate, unless it was the last point evaluated."""
         last = self._last
         is_last = last is not None and np.array_equal(last.flat, np.asarray(as_floats(flat)))
@@ -90,20 +89,20 @@ class Objective:
 
     def value_and_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         """Of the negative log posterior, minus its value at the first start; +inf if something is not finite."""
-        point = self._remember(self.position(u), self.axes if self.is_dense else None)
+        point = self.remembered(self.position(u), self.axes if self.is_dense else None)
         if not point.is_finite:
             return np.inf, np.zeros_like(u)
         return self._origin - point.log_density, -self.whitener.T @ point.gradient
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
         """By coordinate u; arbitrary if not finite, since the value is then +inf."""
-        point = self._remember(self.position(u), self.axes)
+        point = self.remembered(self.position(u), self.axes)
         return self.whitener.T @ point.hessian @ self.whitener if point.is_finite else np.eye(u.size)
 
     def hessian_product(self, u: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """Of the Hessian by coordinate u with a direction."""
         along = self.whitener @ direction
-        size = linalg.norm(along) or 1.0  # of order 1 in float32
+        size = np.linalg.norm(along) or 1.0  # of order 1 in float32
         point = self.at(self.position(u), as_floats(along / size)[None])
         if not point.is_finite:
             raise NoReferenceError(not_finite(self.passes, point))
@@ -119,5 +118,5 @@ def _whitener(hessian: np.ndarray) -> np.ndarray:
     """Return W with W' H W = 1, for H made positive definite."""
     scale = np.sqrt(np.abs(np.diag(hessian)))
     scale = np.where(scale > 0, scale, scale.max() or 1.0)
-    values, vectors = linalg.eigh(hessian / np.outer(scale, scale))
+    values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
     return vectors / np.sqrt(np.maximum(np.abs(values), LEAST_EIGENVALUE)) / scale[:, None]

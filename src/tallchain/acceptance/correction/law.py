@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ndtr, stdtr
+import scipy
 
 from tallchain.acceptance.correction.record import Array
 
@@ -46,7 +46,7 @@ class Law(NamedTuple):
         return self._cdf(-t) - self._skew(t)
 
     def _cdf(self, t: Array) -> Array:
-        return ndtr(t) if math.isinf(self.nu) else stdtr(self.nu, t)
+        return scipy.special.ndtr(t) if math.isinf(self.nu) else scipy.special.stdtr(self.nu, t)
 
     def _skew(self, t: Array) -> Array:
         nu = self.nu
@@ -54,7 +54,9 @@ class Law(NamedTuple):
             density = np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi)
             second = (t**2 - 1) * density
         else:
-            constant = math.exp(gammaln((nu + 1) / 2) - gammaln(nu / 2)) / math.sqrt(nu * math.pi)
+            constant = math.exp(scipy.special.gammaln((nu + 1) / 2) - scipy.special.gammaln(nu / 2)) / math.sqrt(
+                nu * math.pi
+            )
             density = constant * (1 + t**2 / nu) ** (-(nu + 1) / 2)
             second = (nu + 1) * ((nu + 2) * t**2 - nu) / (nu + t**2) ** 2 * density
         return self.printed * (2 * t**2 + 1) * density - self.kappa3 / (6 * self.sigma**3) * second

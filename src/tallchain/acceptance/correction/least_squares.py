@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
 
 from tallchain.acceptance.correction.record import Array, Correction, measured
 
@@ -38,12 +38,12 @@ def printed_error(sigma: float, n: int, ridges: Sequence[float]) -> Array:
 def _kernel(sigma: float, n: int) -> Array:
     """Phi(m V / (n sigma)) for m = -3n..3n: every entry that the Toeplitz matrix M has."""
     with np.errstate(over="ignore"):  # sigma may be tiny; ndtr handles infinity
-        return ndtr(np.arange(-3 * n, 3 * n + 1) * (V / n) / sigma)
+        return scipy.special.ndtr(np.arange(-3 * n, 3 * n + 1) * (V / n) / sigma)
 
 
 def _target(n: int) -> Array:
     """v_i = logistic(X_i)."""
-    return expit(np.arange(-2 * n, 2 * n + 1) * (V / n))
+    return scipy.special.expit(np.arange(-2 * n, 2 * n + 1) * (V / n))
 
 
 def _solve_ridge(sigma: float, n: int, ridge: float) -> Array:

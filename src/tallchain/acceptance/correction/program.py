@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtr
+import scipy
 
 from tallchain.acceptance.correction.law import Law
 from tallchain.acceptance.correction.record import CUT, Array, Correction, measured
@@ -103,10 +103,10 @@ def _solve(sigma: float, reach: float, effort: _Effort) -> tuple[float, Array, A
     """
     x = _rows(reach)
     y = np.arange(0.0, reach + _ATOMS_BEYOND_REACH + effort.spacing / 2, effort.spacing)
-    c = 2 * effort.spacing * expit(y) * expit(-y)
-    tail = (ndtr((y - x[:, None]) / sigma) + ndtr(-(y + x[:, None]) / sigma)) / 2
-    rows = effort.scale * tail * c / (expit(x) * expit(-x))[:, None]
-    target = effort.scale / expit(x)
+    c = 2 * effort.spacing * scipy.special.expit(y) * scipy.special.expit(-y)
+    tail = (scipy.special.ndtr((y - x[:, None]) / sigma) + scipy.special.ndtr(-(y + x[:, None]) / sigma)) / 2
+    rows = effort.scale * tail * c / (scipy.special.expit(x) * scipy.special.expit(-x))[:, None]
+    target = effort.scale / scipy.special.expit(x)
     return _least_worst(rows, target, y, c, effort, _ERROR_FLOOR)
 
 
@@ -155,7 +155,7 @@ def _shift_normal(base: Correction, sigma: float) -> tuple[Array, Array]:
 
 def _tidy(half_atoms: Array, half_weights: Array, reach: float) -> tuple[Array, Array]:
     """Drop half-atoms that are negligible in the logistic tail they sit in."""
-    tail = expit(-np.minimum(half_atoms, reach))
+    tail = scipy.special.expit(-np.minimum(half_atoms, reach))
     keep = half_weights > 1e-12 * tail * half_weights.sum()
     return half_atoms[keep], half_weights[keep]
 
@@ -176,7 +176,7 @@ def compute_for_law(law: Law, reach: float) -> Correction:
         if solution is None:
             continue
         objective, atoms, weights = solution
-        keep = weights > 1e-12 * expit(-np.minimum(np.abs(atoms), reach))
+        keep = weights > 1e-12 * scipy.special.expit(-np.minimum(np.abs(atoms), reach))
         atoms, weights = atoms[keep], weights[keep] / weights[keep].sum()
         if not law.is_skewed:  # a symmetric program may have an asymmetric solution; its mirror image is as good
             atoms, weights = _symmetric(atoms, weights)
@@ -201,11 +201,11 @@ def _solve_law(law: Law, reach: float, effort: _Effort) -> tuple[float, Array, A
     x = np.linspace(0.0, reach, math.ceil(reach / _LAW_ROW_SPACING) + 1)
     half = math.ceil((reach + _ATOMS_BEYOND_REACH) / effort.spacing)
     y = effort.spacing * np.arange(-half, half + 1, dtype=np.float64)
-    c = effort.spacing * expit(y) * expit(-y)
+    c = effort.spacing * scipy.special.expit(y) * scipy.special.expit(-y)
     chances = np.concatenate([law.upper(x[:, None] - y), law.lower(-x[:, None] - y)])
     x = np.concatenate([x, x])
-    rows = effort.scale * chances * c / (expit(x) * expit(-x))[:, None]
-    target = np.asarray(effort.scale / expit(x), dtype=float)
+    rows = effort.scale * chances * c / (scipy.special.expit(x) * scipy.special.expit(-x))[:, None]
+    target = np.asarray(effort.scale / scipy.special.expit(x), dtype=float)
     return _least_worst(rows, target, y, c, effort, _LAW_ERROR_FLOOR)
 
 
@@ -228,4 +228,4 @@ def measure_law(law: Law, atoms: Array, weights: Array, reach: float) -> tuple[f
     )
     with np.errstate(divide="ignore", invalid="ignore"):  # a chance of 0 or less is infinitely wrong
         log_odds = np.where(tails > 0, np.log(tails) - np.log1p(-tails), -np.inf)
-    return float(np.abs(tails - expit(-x)).max()), float(np.abs(log_odds + x).max())
+    return float(np.abs(tails - scipy.special.expit(-x)).max()), float(np.abs(log_odds + x).max())

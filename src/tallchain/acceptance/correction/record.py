@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtr
 
 Array = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def measure(sigma: float, atoms: Array, weights: Array, reach: float, step: floa
         x = np.concatenate([x, np.abs(atoms - 5 * sigma), np.abs(atoms + 5 * sigma)])
     x = np.sort(x)
     tail = _upper_tail(x, sigma, atoms, weights)
-    cdf_error = np.abs(tail - expit(-x)).max()
+    cdf_error = np.abs(tail - scipy.special.expit(-x)).max()
     within = x <= reach
     with np.errstate(divide="ignore"):  # a tail that ends before `reach` is infinitely wrong there
         log_odds = np.log(tail[within]) - np.log1p(-tail[within])
@@ -120,6 +120,6 @@ def _upper_tail(x: Array, sigma: float, atoms: Array, weights: Array) -> Array:
         low = np.searchsorted(atoms, part.min() - CUT * sigma)
         high = np.searchsorted(atoms, part.max() + CUT * sigma)
         with np.errstate(over="ignore"):  # sigma may be tiny; ndtr handles infinity
-            near = ndtr((atoms[low:high] - part[:, None]) / sigma) @ weights[low:high]
+            near = scipy.special.ndtr((atoms[low:high] - part[:, None]) / sigma) @ weights[low:high]
         tail[start : start + 512] = near + beyond[high]
     return tail.reshape(x.shape)
