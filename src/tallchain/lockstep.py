@@ -116,18 +116,18 @@ def start(kernel: Machine, schedule: Schedule, words: Array, positions: PyTree, 
 
 
 def _run(
-    kernel: Machine, schedule: Schedule, ahead: Noise, lanes: Lane, *, last: Array, turns: Array
+    kernel: Machine, schedule: Schedule, ahead: Noise, lanes: Lane, *, last: Array, turns: Array, size: int
 ) -> tuple[Lane, Array]:
     """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
 
     The noise ahead is that of the trial that each chain has open, and one more for each slot. Returns the lanes (with
-    their trials still open) and the draws by chain and slot, packed. Chain c has filled the first lanes.draw[c]
-    (after) - lanes.draw[c] (before) of its slots.
+    their trials still open) and the draws by chain and slot, packed into `size` words each. Chain c has filled the
+    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots.
     """
     first = lanes.draw
     chains = jnp.arange(len(first))
     slots = len(jax.tree.leaves(ahead)[0][0]) - 1
-    record = jnp.zeros((len(first), slots, num_words(_like(kernel, lanes))), jnp.uint32)
+    record = jnp.zeros((len(first), slots, size), jnp.uint32)
     share, scans = _share_waiting(kernel), _scans_first(kernel)
     together = _TOGETHER if jax.default_backend() != "cpu" and slots >= 4 * _TOGETHER else 1
 
@@ -163,8 +163,8 @@ def _run(
     return lanes, record
 
 
-run = program(donate_argnames="lanes")(_run)
-run_soon = program(donate_argnames="lanes", compiler_options=SOON)(_run)
+run = program(donate_argnames="lanes", static_argnames="size")(_run)
+run_soon = program(donate_argnames="lanes", static_argnames="size", compiler_options=SOON)(_run)
 """The same, compiled in two thirds of the time, and up to a sixth slower."""
 
 
@@ -263,17 +263,19 @@ class Runner:
         return draw, chunk.unpack(np.concatenate([chunk.fetch(part) for part in range(len(chunk.records))]))
 
     def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
-        """Trace the programs of a group one after another, and compile them side by side."""
+        """Trace the programs of a group one after another, and compile each while the next is traced."""
         kernel, schedule = self._shared
         randomness = kernel.randomness(jax.eval_shape(lambda tree: jax.tree.map(lambda x: x[0], tree), positions))
-        opened = start.trace(kernel, schedule, words, positions, draw)
-        lanes = opened.out_info
-        ahead = draw_ahead.trace(randomness, words, lanes.draw, count=self._slots + 1)
-        running = self._run.trace(kernel, schedule, ahead.out_info, lanes, last=draw, turns=draw)
-        lowered = [traced.lower() for traced in (running, ahead, opened)]
-        with ThreadPoolExecutor(len(lowered)) as threads:
-            run_, ahead_, start_ = threads.map(lambda program: program.compile(), lowered)
-        return _Programs(start_, partial(ahead_, randomness), run_, _like(kernel, lanes))
+        with ThreadPoolExecutor(3) as threads:
+            opened = start.trace(kernel, schedule, words, positions, draw)
+            start_ = threads.submit(opened.lower().compile)
+            lanes, like = opened.out_info, _like(kernel, opened.out_info)
+            drawn = draw_ahead.trace(randomness, words, lanes.draw, count=self._slots + 1)
+            ahead_ = threads.submit(drawn.lower().compile)
+            ends = {"last": draw, "turns": draw}
+            looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **ends, size=num_words(like))
+            run_ = threads.submit(looked.lower().compile)
+        return _Programs(start_.result(), partial(ahead_.result(), randomness), run_.result(), like)
 
     @property
     def draw(self) -> np.ndarray:
