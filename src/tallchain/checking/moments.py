@@ -6,8 +6,8 @@ variance of the batch means and tau their autocorrelation time (1 if batches are
 
     ESS = n var / (b V tau)
 
-for n draws in all. R-hat is that of halves of chains, without ranks (Gelman et al. 2013). Both are of the batches that
-every chain has filled.
+for n draws in all. R-hat is that of halves of chains, without ranks (Gelman et al. 2013), so chains that differ only in
+their spread go unnoticed. Both are of the batches that every chain has filled.
 
 Quantiles come from a histogram for each coordinate. Its bins are laid over the first draws; when a draw falls beyond
 them, all become twice, four times, ... as wide, and adjacent counts are added. So no draw is left out, and a quarter or
@@ -173,8 +173,8 @@ class Moments:
 def _long_run_variance(centred: np.ndarray, shared: int) -> np.ndarray:
     """Variance times tau = 1 + 2 sum of autocorrelations, of series (series, batch, coordinate).
 
-    They are deviations from the mean of `shared` series, and lack the variance of that mean: with one lag, of n numbers
-    and not n - 1.
+    They are deviations from the mean of `shared` series, so they lack the variance of that mean (as a sum of squares
+    divided by n does, and not by n - 1).
     """
     length = centred.shape[1]
     covariance = np.stack(
