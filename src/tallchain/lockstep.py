@@ -34,7 +34,7 @@ from tallchain.threefry import wrap
 from tallchain.types import Array, CensusSource, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
-_TOGETHER = 8  # turns between two looks at whether to go on: an accelerator waits for the host there
+_TOGETHER, _WRITTEN_OUT = 8, 4  # turns before an accelerator waits for the host to go on; turns that it is sent at once
 _SCANNING = 0.75  # of the chains must have asked for a census, for all to read wide windows
 
 
@@ -157,7 +157,9 @@ def _run(
         return (count < turns) & jnp.all(lanes.draw - first <= slots - together) & jnp.any(lanes.draw < last)
 
     def some_turns(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
-        return lax.fori_loop(0, together, lambda _, carry: turn(carry), carry) if together > 1 else turn(carry)
+        if together == 1:
+            return turn(carry)
+        return lax.fori_loop(0, together, lambda _, carry: turn(carry), carry, unroll=_WRITTEN_OUT)
 
     _, lanes, record = lax.while_loop(is_on, some_turns, (jnp.zeros((), jnp.int32), lanes, record))
     return lanes, record
@@ -292,13 +294,11 @@ class Runner:
         if self._num_groups == 1:
             return [jax.tree.map(jnp.asarray, tree)]
         leaves, structure = jax.tree.flatten(tree)
-        parts = [np.split(np.asarray(leaf), self._num_groups) for leaf in leaves]
-        return [jax.tree.unflatten(structure, map(jnp.asarray, part)) for part in zip(*parts, strict=True)]
+        parts = zip(*(np.split(np.asarray(leaf), self._num_groups) for leaf in leaves), strict=True)
+        return [jax.tree.unflatten(structure, map(jnp.asarray, part)) for part in parts]
 
     def _joined(self, trees: list[PyTree]) -> PyTree:
-        if len(trees) == 1:
-            return jax.tree.map(np.asarray, trees[0])
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves) if len(leaves) > 1 else np.asarray(*leaves), *trees)
 
 
 def execute(compiled: Any, *arguments: Any, **ends: Any) -> tuple[Lane, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.device.answers import DRAWS
 from benchmarks.measure import load
 from benchmarks.records import table
 
@@ -41,11 +42,33 @@ def speed() -> str:
 
 
 def device() -> str:
-    """Throughput on an accelerator."""
+    """Absolute figures on an accelerator."""
     record = load("device")
-    best = record.results[-1]
-    return (
-        f"On an {record.configuration['device']}, {best['chains']:,} chains: "
-        f"{best['million_looks_per_second']:,.0f} million looks of 50 rows, "
-        f"{best['million_decisions_per_second']:,.0f} million decisions a second."
-    )
+    found, best = record.results, record.results["mixture"][-1]
+    sample, prepare, effective = (found[name] for name in ("sample", "prepare", "effective"))
+    rows = [
+        [
+            f"the mixture, {best['chains']:,} chains",
+            f"{best['million_looks_per_second']:,.0f} million looks of 50 rows a second",
+        ],
+        ["", f"{best['million_decisions_per_second']:,.0f} million decisions a second"],
+        [
+            f"logistic, {found['wide']['columns']} columns, {found['wide']['chains']:,} chains with rows of their own",
+            f"{found['wide']['terabytes_per_second']:.1f} TB of rows a second",
+        ],
+        [
+            f"`prepare`, N = {prepare['rows']:,}, d = 20",
+            f"{prepare['seconds']:.1f} s ({prepare['first']:.1f} with compiling)",
+        ],
+        ["a sweep with the Hessian there, over one jitted program", f"{prepare['ratio']:.1f}"],
+        [
+            f"`sample`, {sample['chains']:,} chains x {DRAWS} draws, d = 20, scan included",
+            f"{sample['draws']['seconds']:.2f} s with draws, {sample['moments']['seconds']:.2f} s with moments",
+        ],
+        [
+            f"effective draws a second, {effective['chains']:,} chains",
+            f"{effective['tallchain'] / 1e6:,.0f} million; NumPyro's NUTS, one chain: "
+            f"{effective['NumPyro NUTS']['per_second']:,.0f}",
+        ],
+    ]
+    return table([f"on an {record.configuration['device']}", "after compiling"], rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -52,8 +53,9 @@ def _halves(size: int) -> tuple[int, int]:
 def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
     size_a, size_b = jnp.full_like(index, a), jnp.full_like(index, b)
 
-    # Rounds are a loop, not unrolled: each uses its numbers several times, and LLVM's vectoriser (jaxlib 0.12) follows
-    # every path through all of them: there are 2^50, and the compiler never finishes.
+    # On a CPU rounds are a loop, not unrolled: each uses its numbers several times, and LLVM's vectoriser (jaxlib 0.12)
+    # follows every path through all of them: there are 2^50, and the compiler never finishes. On an accelerator a loop
+    # starts two kernels a round.
     def one_round(i: Array, halves: tuple[Array, Array]) -> tuple[Array, Array]:
         left, right = halves
         word = 2 * i.astype(jnp.uint32)
@@ -62,7 +64,8 @@ def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
         return left, lax.rem(right + lax.rem(mix(left, words[1] + word + 1, words[0]), size_b), size_b)
 
     halves = lax.div(index, size_b), lax.rem(index, size_b)
-    left, right = lax.fori_loop(0, max(_ROUNDS, math.ceil(12 / math.log2(a))), one_round, halves)
+    rounds, is_unrolled = max(_ROUNDS, math.ceil(12 / math.log2(a))), jax.default_backend() != "cpu"
+    left, right = lax.fori_loop(0, rounds, one_round, halves, unroll=is_unrolled)
     return left * size_b + right
 
 

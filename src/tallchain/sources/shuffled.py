@@ -15,7 +15,7 @@ from tallchain.parts import part, replace, set_fields, static
 from tallchain.sources.copying import shuffle, shuffle_rows
 from tallchain.sources.permutation import mix, permute
 from tallchain.sources.reweighting import check_batch_of, check_weights
-from tallchain.sources.rows import slice_rows, take_data, take_rows, widest_window, window_width
+from tallchain.sources.rows import row_bytes, slice_rows, take_data, take_rows, widest_window, window_width
 from tallchain.sources.stored import Stored
 from tallchain.types import (
     Array,
@@ -29,6 +29,7 @@ from tallchain.validation import brief, is_truth, is_whole
 
 ROWS_PER_BATCH_ROW = 1250
 """With at least this many rows per row of a batch, `windows="auto"` reads contiguous windows."""
+_WIDE = 256  # bytes of a row
 
 
 class _Cursor(NamedTuple):
@@ -201,6 +202,8 @@ class Shuffled(Stored):
         if self.num_exact:
             exact = self.num_exact - cursor.exact_left
             start = jnp.where(cursor.exact_left > 0, exact, self.num_exact + start)
+        if jax.default_backend() != "cpu" and row_bytes(self.data) >= _WIDE:
+            start = lax.optimization_barrier(start)  # or it would be computed again for every number of the rows
         rows = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, width), (self.data, self.share))
         return rows, jnp.minimum(width - within, self.num_rows - cursor.position)
 
