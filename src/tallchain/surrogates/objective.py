@@ -31,24 +31,27 @@ class Objective:
         flat, self.unravel = ravel_pytree(start)
         self.posterior, self.report, self.temperature = posterior, report, float(posterior.temperature)
         self.passes = Passes(posterior, source, start)
-        self.few = source.some_rows(max(_FEW_ROWS, 4 * flat.size))
         self.axes = as_floats(np.eye(flat.size))
         self.is_dense = flat.size <= _DENSE
         self.initial = np.asarray(flat)
+        self.whitener = np.full((flat.size, flat.size), np.nan)
         self._last: Point | None = None
         self.whiten(self.initial)
         self._origin = self.checked(self.initial).log_density
 
     def whiten(self, flat: np.ndarray) -> None:
-        """Set t0, where u = 0, and take W from the Hessian of a few rows there."""
-        num_few = len(jax.tree.leaves(self.few)[0])
-        point = self._evaluate(partial(self.passes.of_some, self.few), flat, self.axes)
+        """Set t0, where u = 0, and take W from the Hessian there: of all rows, or of a few if there are many axes."""
+        if self.is_dense:
+            point, count, weight = self.remembered(flat, self.axes), self.passes.num_rows, 1.0
+        else:
+            few = self.passes.source.some_rows(max(_FEW_ROWS, 4 * flat.size))
+            point, count = self._evaluate(partial(self.passes.of_some, few), flat, self.axes), _count(few)
+            weight = self.passes.num_rows / count
         if not point.is_finite:
             raise NoReferenceError(not_finite(self.passes, point))
-        weight = self.passes.num_rows / num_few / self.temperature
-        hessian = -np.asarray(point.prior.products) - weight * np.asarray(point.likelihood.products)
-        self.start, self.whitener = point.flat, _whitener(symmetric(hessian))
-        self.passes.centre = float(point.likelihood.value) / num_few
+        prior, likelihood = np.asarray(point.prior.products), np.asarray(point.likelihood.products)
+        self.start, self.whitener = point.flat, _whitener(symmetric(-prior - weight / self.temperature * likelihood))
+        self.passes.centre = float(point.likelihood.value) / count
 
     def at(self, flat: np.ndarray, directions: Any = None) -> Point:
         """Evaluate, in one sweep over all rows."""
@@ -107,6 +110,10 @@ class Objective:
         if not point.is_finite:
             raise NoReferenceError(not_finite(self.passes, point))
         return self.whitener.T @ point.products[0] * size
+
+
+def _count(rows: PyTree) -> int:
+    return len(jax.tree.leaves(rows)[0])
 
 
 @program()

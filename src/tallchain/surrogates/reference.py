@@ -114,7 +114,8 @@ def find_reference(
     with shown(progress, "finding the mode", is_step=True) as show:
 
         def report(num_passes: int, distance: float) -> None:
-            show(num_passes, f"sweep {num_passes}, about {distance:.2g} standard deviations away")
+            away = f", about {distance:.2g} standard deviations away" if np.isfinite(distance) else ""
+            show(num_passes, f"sweep {num_passes}{away}")
 
         objective = Objective(posterior, source, start, report)
         found, iterations = _search(objective, max_iterations)
