@@ -1,7 +1,7 @@
 """One method on one table in a process of its own; prints what it found as a line of JSON.
 
-`python -m benchmarks.time_to_answer.child METHOD FOLDER`: the folder has x.npy and y.npy. Nothing is imported before
-the clock starts but NumPy and what Python itself needs.
+`python -m benchmarks.time_to_answer.child METHOD FOLDER CALLS`: the folder has x.npy and y.npy. Nothing is imported
+before the clock starts but NumPy and what Python itself needs.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Answer = dict[str, Any]
 
 
 def main() -> None:
-    """Run the method twice, and print both times."""
-    method, folder = sys.argv[1], Path(sys.argv[2])
+    """Run the method once or twice, and print the times."""
+    method, folder, calls = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     x, y = np.load(folder / "x.npy"), np.load(folder / "y.npy")
     answers = []
-    for _ in range(2):
+    for _ in range(calls):
         began = time.perf_counter()
         answer = METHODS[method](x, y)
         seconds = time.perf_counter() - began
         answers.append({"seconds": _to_all_draws(seconds, answer), "measured": seconds} | answer.pop("check")(answer))
-    print(json.dumps({"first": answers[0], "again": answers[1]} | _programs()))
+    print(json.dumps(dict(zip(("first", "again"), answers, strict=False)) | _programs()))
 
 
 def _to_all_draws(seconds: float, answer: Answer) -> float:
