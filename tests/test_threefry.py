@@ -44,3 +44,9 @@ def test_keys_made_on_the_host_are_those_of_jax(key: Array) -> None:
         np.testing.assert_array_equal(words(keys.fold_in(key, number)), words(jr.fold_in(key, number)))
     many = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(6))
     np.testing.assert_array_equal(words(keys.fold_in(key, np.arange(6))), words(many))
+
+
+def test_words_split_on_the_host_are_those_of_jax(key: Array) -> None:
+    found = keys.split_words(np.asarray(jr.key_data(key)), 3, 2)
+    expected = jax.vmap(lambda one: jr.split(one, 2))(jr.split(key, 3))
+    np.testing.assert_array_equal(found, jr.key_data(expected))

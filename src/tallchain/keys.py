@@ -35,6 +35,17 @@ def split(key: Array, count: int = 2) -> Array:
     return fold_in(key, np.arange(count))
 
 
+def split_words(words: np.ndarray, *counts: int) -> np.ndarray:
+    """Split every key, given as its two words along the last axis, again and again; axes of `counts` before the last.
+
+    `jax.random.split`, on the host.
+    """
+    for count in counts:
+        numbers = np.arange(count, dtype=np.uint32)
+        words = np.stack(encrypt((words[..., :1], words[..., 1:]), np.zeros_like(numbers), numbers), -1)
+    return words
+
+
 def _encrypt(key: Array, counts: np.ndarray) -> np.ndarray:
     words = np.asarray(jr.key_data(key))
     found = encrypt((words[:1], words[1:]), np.zeros(counts.size, np.uint32), counts.ravel())

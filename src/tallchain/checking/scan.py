@@ -18,12 +18,12 @@ from jax import random as jr
 from tallchain.checking.verdict import Scan
 from tallchain.functions import QUICKLY, program
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import fold_in, make_key, split
+from tallchain.keys import fold_in, make_key, split, split_words
 from tallchain.lockstep import Drawn
 from tallchain.parts import part
 from tallchain.progress import shown
 from tallchain.sources import Shuffled, WithReplacement
-from tallchain.threefry import same_key
+from tallchain.threefry import same_key, wrap
 from tallchain.types import (
     Array,
     Ask,
@@ -151,12 +151,13 @@ def row_moments(
     # All parts have one size, the last one padded, so that they share a program.
     parts = np.arange(num_parts * -(-num_pairs // num_parts)).reshape(num_parts, -1)
     found, held = [], jax.tree.map(np.asarray, pairs)
+    orders = split_words(np.asarray(jr.key_data(make_key(0))), parts.shape[1], _ORDERS)
     population = kernel.source.population
     num_rows = population.num_rows + population.num_exact
     with shown(progress, "reading all rows", num_parts * num_rows, is_step=True) as show:
         for number, part_ in enumerate(np.minimum(parts, num_pairs - 1)):
             some = jax.tree.map(lambda leaf, at=part_: leaf[at], held)
-            begun = _begin(kernel, some)
+            begun = _begin(kernel, some, orders)
 
             def report(rows: int, number: int = number) -> None:
                 if interrupt.is_set():
@@ -213,11 +214,11 @@ class _Begun(NamedTuple):
 
 
 @program(compiler_options=QUICKLY)
-def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
+def _begin(kernel: MetropolisHastings, pairs: Pairs, keys: Array) -> _Begun:
     source, width = kernel.source, kernel.width
     rows = source.some_rows(_FIRST_ROWS)
 
-    def one(pair: Pairs, key: Array) -> _Begun:
+    def one(pair: Pairs, keys: Array) -> _Begun:
         log_ratio = kernel.row_log_ratio(pair.here, pair.there)
         values = jax.vmap(log_ratio)(rows)
         is_finite = jnp.isfinite(values)
@@ -234,10 +235,10 @@ def _begin(kernel: MetropolisHastings, pairs: Pairs) -> _Begun:
             deviations = (values - centre) / scale
             return jnp.sum(jnp.where(is_valid & jnp.isfinite(deviations), deviations, 0))
 
-        means = lax.map(window_mean, jr.split(same_key(key), _ORDERS))
-        return _Begun(centre, scale, means)
+        return _Begun(centre, scale, jax.vmap(window_mean)(wrap(keys)))
 
-    return jax.vmap(one)(pairs, jr.split(same_key(make_key(0)), len(pairs.log_correction)))
+    # One pair after another, and its orders side by side: JAX would trace twice as much to have all side by side.
+    return lax.map(lambda of: one(*of), (pairs, keys))
 
 
 def begin(source: Source, key: Array, width: int) -> PyTree:

@@ -12,6 +12,7 @@ from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
 from tallchain.arrays import as_floats, dot, inverse_of_lower
+from tallchain.functions import SOON
 from tallchain.keys import as_threefry
 from tallchain.parts import part, set_fields
 from tallchain.threefry import same_key
@@ -90,7 +91,7 @@ class Laplace:
         return ravel_pytree(self.mean)[1](flat)
 
 
-@partial(jax.jit, static_argnames="count")
+@partial(jax.jit, static_argnames="count", compiler_options=SOON)
 def _draw_many(laplace: Laplace, key: Array, *, count: int) -> PyTree:
     return jax.vmap(laplace.draw)(jr.split(same_key(key), count))
 

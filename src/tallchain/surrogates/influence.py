@@ -27,7 +27,7 @@ from jax import random as jr
 from tallchain.arrays import dot
 from tallchain.checks import check_likelihood, check_posterior
 from tallchain.functions import QUICKLY, program
-from tallchain.keys import make_key
+from tallchain.keys import make_key, split_words
 from tallchain.parts import part, static
 from tallchain.progress import shown
 from tallchain.proposals.laplace import Laplace, check_laplace
@@ -37,7 +37,7 @@ from tallchain.sources.rows import check_batch_size
 from tallchain.sources.sweeping import row_at
 from tallchain.surrogates.plans import Plan, choose_plan, make_plans
 from tallchain.surrogates.residual import digits, needs_float64, residual
-from tallchain.threefry import same_key
+from tallchain.threefry import wrap
 from tallchain.types import (
     Array,
     Block,
@@ -139,7 +139,8 @@ def influence(
         check_likelihood(posterior.log_likelihood, laplace.mean, source)
     except ValueError as error:
         raise ValueError(f"`influence(posterior=..., laplace=...)`, at the mean of the latter: {error}") from error
-    scoring, judging = _pairs(laplace, make_key(int(seed)), count=num_draws)
+    keys = split_words(np.asarray(jr.key_data(make_key(int(seed)))), 2, 2, num_draws)
+    scoring, judging = _pairs(laplace, keys)
     in_float64 = needs_float64(num_rows, posterior.temperature)
     counts = [count for count in _EXACT if count <= num_rows // 4]
     with digits(in_float64):
@@ -197,14 +198,11 @@ class _Pairs(NamedTuple):
     there: PyTree
 
 
-@partial(jax.jit, static_argnames="count", compiler_options=QUICKLY)
-def _pairs(laplace: Laplace, key: Array, *, count: int) -> tuple[_Pairs, _Pairs]:
+@partial(jax.jit, compiler_options=QUICKLY)
+def _pairs(laplace: Laplace, words: Array) -> tuple[_Pairs, _Pairs]:
     """Pairs of independent draws, the proposals of PCN with beta = 1: some to score with, as many to judge."""
-    keys = jr.split(same_key(key))
-    for number in (2, count):
-        keys = jax.vmap(partial(jr.split, num=number))(keys.ravel())
-    draws = jax.vmap(laplace.draw)(keys.ravel())
-    some = [jax.tree.map(lambda leaf, i=i: leaf[i * count : (i + 1) * count], draws) for i in range(4)]
+    draws = jax.vmap(laplace.draw)(wrap(words.reshape(-1, 2)))
+    some = [jax.tree.map(lambda leaf, i=i: jnp.split(leaf, 4)[i], draws) for i in range(4)]
     return _Pairs(*some[:2]), _Pairs(*some[2:])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from tallchain.arrays import as_floats
-from tallchain.functions import program
+from tallchain.functions import SOON, program
 from tallchain.surrogates.no_reference import LEAST_EIGENVALUE, NoReferenceError, not_finite
 from tallchain.surrogates.passes import Passes, Terms, derivatives
 from tallchain.surrogates.point import Point, symmetric
@@ -116,7 +116,7 @@ def _count(rows: PyTree) -> int:
     return len(jax.tree.leaves(rows)[0])
 
 
-@program()
+@program(compiler_options=SOON)
 def _prior_terms(posterior: Posterior, like: PyTree, flat: Array, directions: Array | None) -> Terms:
     return derivatives(lambda flat: posterior.log_prior(ravel_pytree(like)[1](flat)), flat, directions)
 
