@@ -17,8 +17,10 @@ import numpy as np
 from benchmarks.measure import RESULTS, load, save
 from benchmarks.peers.targets import TARGETS
 from benchmarks.records import Result
+from benchmarks.time_to_answer import page, picture
 from benchmarks.time_to_answer.child import EFFECTIVE, METHODS
 
+DOCS = Path(__file__).parents[2] / "docs"
 FITS = ("scikit-learn newton-cholesky", "scikit-learn lbfgs", "glum")
 SLOW = ("NumPyro NUTS", "NumPyro HMCECS", "BlackJAX NUTS")
 GIVES = dict.fromkeys(METHODS, "posterior") | dict.fromkeys(FITS, "point") | {"glum": "point, interval on request"}
@@ -111,10 +113,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--targets", nargs="*", default=["simulated"], choices=list(TARGETS))
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0 only draws docs/time-to-answer.png, from the results")
     options = parser.parse_args()
     path = RESULTS / "time_to_answer.json"
-    for target in options.targets:
+    for target in options.targets if options.rounds else ():
         for rows in options.rows if target == "simulated" else [None]:
             table = with_ratios(measure(target, rows, options.methods, options.rounds))
             found = {f"{target} {table['rows']}": table}
@@ -128,6 +130,7 @@ def main() -> None:
             before = load("time_to_answer") if path.exists() else None
             new = Result.of(configuration, found)
             save("time_to_answer", configuration, (new if before is None else new.over(before)).results, quiet=True)
+    picture.figure(page.ordered()).savefig(DOCS / "time-to-answer.png")
     for name, table in load("time_to_answer").results.items():
         print(name)
         for method, one in table["methods"].items():

@@ -12,22 +12,37 @@ KINDS = ("cold", "cached", "again")
 
 def pieces() -> dict[str, str]:
     """All tables."""
-    return {"time_to_answer": time_to_answer()}
+    return {"time_to_answer": time_to_answer(), "programs": programs()}
+
+
+def ordered() -> list[dict[str, Any]]:
+    """The tables of rows that were measured: simulated by size, then others."""
+    tables = load("time_to_answer").results.values()
+    return sorted(tables, key=lambda one: (one["target"] != "simulated", one["rows"]))
 
 
 def time_to_answer() -> str:
     """Every time over that of the fit, by table of rows: nothing cached, second process, second call."""
-    result = load("time_to_answer")
-    tables = dict(sorted(result.results.items(), key=lambda item: (item[1]["target"] != "simulated", item[1]["rows"])))
-    methods = dict.fromkeys(name for one in tables.values() for name in one["methods"])
+    result, tables = load("time_to_answer"), ordered()
+    methods = dict.fromkeys(name for one in tables for name in one["methods"])
     rows = [
-        [name, result.configuration["gives"][name], *(_cell(one["methods"].get(name, {})) for one in tables.values())]
+        [name, result.configuration["gives"][name], *(_cell(one["methods"].get(name, {})) for one in tables)]
         for name in methods
     ]
-    sizes = [f"{one['target']}, N = {one['rows']:,}" for one in tables.values()]
-    ours = [one["methods"]["tallchain"] for one in tables.values() if "tallchain" in one["methods"]]
-    programs = ", ".join(f"{one['programs']}" for one in ours if "programs" in one)
-    return f"{table(['method', 'gives', *sizes], rows)}\n\nPrograms that tallchain compiles: {programs}."
+    return table(["method", "gives", *(f"{one['target']}, N = {one['rows']:,}" for one in tables)], rows)
+
+
+def programs() -> str:
+    """What tallchain compiles for the largest of the simulated tables with fewer than 10^7 rows, the longest first."""
+    of = next(one for one in reversed(ordered()) if one["target"] == "simulated" and one["rows"] < 10**7)
+    ours = of["methods"]["tallchain"]
+    longest = [
+        [f"`{name.removeprefix('jit(').removesuffix(')')}`", f"{seconds:.2f}"] for name, seconds in ours["longest"]
+    ]
+    return (
+        f"{ours['programs']} programs, {ours['compile_seconds']:.1f} s to compile, some of them side by side; the "
+        f"longest:\n\n{table(['program', 'seconds'], longest)}"
+    )
 
 
 def _cell(found: dict[str, Any]) -> str:

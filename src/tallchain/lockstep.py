@@ -213,8 +213,9 @@ class Runner:
         draw = jax.device_put(np.int32(draw))
         if self._programs is None:
             self._programs = self._compile(self._words[0], parts[0], draw)
-        opened = self._programs.start
-        self._lanes = [opened(*self._shared, *each, draw) for each in zip(self._words, parts, strict=True)]
+        with named_faults():
+            opened = partial(self._programs.start, *self._shared)
+            self._lanes = [opened(*each, draw) for each in zip(self._words, parts, strict=True)]
         return self
 
     def dispatch(self, *, last: int, turns: int) -> None:
@@ -395,6 +396,5 @@ def bytes_per_slot(kernel: Machine, positions: PyTree) -> int:
 
 
 def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.eval_shape(jr.key_data, leaf)
-    return leaf.size * leaf.dtype.itemsize
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf.size * (8 if is_key else leaf.dtype.itemsize)  # keys are two words
