@@ -49,4 +49,8 @@ def _cell(found: dict[str, Any]) -> str:
     if "error" in found:
         return "failed"
     over = found.get("over_fit", {})
-    return " / ".join(f"{over[kind]:.2g}" if kind in over else "-" for kind in KINDS) if over else ""
+    return " / ".join(_number(over[kind]) if kind in over else "-" for kind in KINDS) if over else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

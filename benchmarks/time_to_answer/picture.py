@@ -15,7 +15,9 @@ LABELS = {"cold": "nothing cached", "cached": "second process", "again": "second
 
 def figure(tables: list[dict[str, Any]]) -> Figure:
     """Draw seconds, one panel a table and one line a method; a posterior's colour differs from a point's."""
-    drawn, axes = panels((3.2 * len(tables) + 1.8, 3.4), columns=len(tables), dpi=120, grid=True, sharey=True)
+    drawn, axes = panels(
+        (3.2 * len(tables) + 1.8, 3.4), columns=len(tables), dpi=120, grid=True, sharex=True, sharey=True
+    )
     methods = list(dict.fromkeys(name for table in tables for name in table["methods"]))[::-1]
     for panel, table in zip(axes[0], tables, strict=True):
         for place, method in enumerate(methods):
