@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -59,8 +60,8 @@ def log_likelihood(weights: Array, row: Any) -> Array:
 def measure(kernel: tc.MetropolisHastings, positions: Array) -> dict[str, float]:
     """Looks and rows are those of the decisions that a chunk has ended."""
     chains = len(positions)
-    slots = slots_within(lockstep.bytes_per_slot(kernel, positions), 256)
-    run = lockstep.Runner(kernel, tc.Schedule(), lockstep.keys_of(jr.key(0), chains), slots).start(positions)
+    keys, slots = lockstep.keys_of(jr.key(0), chains), partial(slots_within, 256)
+    run = lockstep.Runner(kernel, tc.Schedule(), keys, slots).start(positions)
     seconds, rows, decisions = [], [], []
     for _ in range(REPETITIONS + 1):
         before, began = run.draw, time.perf_counter()
@@ -68,9 +69,9 @@ def measure(kernel: tc.MetropolisHastings, positions: Array) -> dict[str, float]
         draw, chunk = run.collect()
         seconds.append(time.perf_counter() - began)
         decisions.append(int((draw - before).sum()))
-        rows.append(rows_of(chunk.divided(slots)))
+        rows.append(rows_of(chunk.divided(run.slots)))
     per_second = {"rows": rows, "looks": np.divide(rows, kernel.width), "decisions": decisions}
-    return {"chains": chains, "slots": slots} | {
+    return {"chains": chains, "slots": run.slots} | {
         f"million_{name}_per_second": float(np.median(np.divide(of, seconds)[1:])) / 1e6
         for name, of in per_second.items()
     }

@@ -64,10 +64,11 @@ def measure(target: str, rows: int | None, methods: list[str], rounds: int) -> d
             for name in methods:
                 if name in SLOW and (number or num_rows > MOST_ROWS):
                     continue
-                cache = folder / f"cache-{name}-{number}".replace(" ", "-")
-                runs[name].append(run(name, folder, cache if name in CACHED else None))
+                runs[name].append(run(name, folder, None))
                 if name in cached:
-                    cached[name].append(run(name, folder, cache))
+                    if not number:
+                        run(name, folder, folder / "cache")
+                    cached[name].append(run(name, folder, folder / "cache"))
                 print(f"{target} {num_rows:,} {name}: {_said(runs[name][-1])}", flush=True)
         found = {name: _summary(runs[name], cached.get(name, [])) for name in methods if runs[name]}
         if "tallchain" in methods:

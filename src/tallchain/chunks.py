@@ -76,7 +76,7 @@ def fill(recorder: Keeper, run: lockstep.Runner, num_draws: int, interrupt: thre
         interrupt.set()
 
 
-def slots_within(bytes_per_slot: int, num_draws: int) -> int:
+def slots_within(num_draws: int, bytes_per_slot: int) -> int:
     """Draws per chain between two visits to the host, such that they fit into memory.
 
     A power of 4 up to 256, so that runs of different lengths share a program, and short ones draw little in vain.

@@ -192,14 +192,16 @@ class Runner:
         kernel: Machine,
         schedule: Schedule,
         keys: Array,
-        slots: int,
+        slots: int | Callable[[int], int],
         groups: int | None = None,
         *,
         is_short: bool = False,
     ) -> None:
         # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
         self._shared = jax.device_put((kernel, schedule))
-        self._slots = slots
+        self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
+        self.slots = 0
+        """Of a chunk, for each chain: by the device memory that one slot of all chains takes."""
         self._run = run_soon if is_short else run
         self._num_groups = groups or num_groups(len(keys))
         self._words = self._split(np.asarray(jr.key_data(keys)))
@@ -254,7 +256,7 @@ class Runner:
     def empty(self) -> Chunk:
         """Return a chunk without draws."""
         assert self._programs is not None
-        size = self._slots, num_words(self._programs.like)
+        size = self.slots, num_words(self._programs.like)
         return Chunk([jnp.zeros((len(words), *size), jnp.uint32) for words in self._words], self._programs.like)
 
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
@@ -273,7 +275,10 @@ class Runner:
             opened = start.trace(kernel, schedule, words, positions, draw)
             start_ = threads.submit(opened.lower().compile)
             lanes, like = opened.out_info, _like(kernel, opened.out_info)
-            drawn = draw_ahead.trace(randomness, words, lanes.draw, count=self._slots + 1)
+            noise = jax.eval_shape(lambda words: randomness.draw(wrap(words)), words[0])
+            bytes_of_one = sum(map(_bytes, jax.tree.leaves((noise, like))))
+            self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
+            drawn = draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
             ahead_ = threads.submit(drawn.lower().compile)
             ends = {"last": draw, "turns": draw}
             looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **ends, size=num_words(like))
@@ -383,16 +388,6 @@ def _like(kernel: Machine, lanes: Lane) -> Drawn:
         return Drawn(*kernel.close(lane.position, lane.trial, jnp.zeros((), bool)))
 
     return jax.eval_shape(close, lanes)
-
-
-def bytes_per_slot(kernel: Machine, positions: PyTree) -> int:
-    """Device memory that one slot of all chains takes: its draw on record and the noise ahead of it."""
-
-    def slot(position: PyTree) -> tuple[Noise, Drawn]:
-        noise = kernel.randomness(position).draw(make_key(0))
-        return noise, Drawn(*kernel.close(position, kernel.open(noise, position), jnp.zeros((), bool)))
-
-    return sum(map(_bytes, jax.tree.leaves(jax.eval_shape(jax.vmap(slot), positions))))
 
 
 def _bytes(leaf: jax.ShapeDtypeStruct) -> int:

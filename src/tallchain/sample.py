@@ -146,7 +146,7 @@ def sample(
             lockstep.Runner,
             schedule=schedule,
             keys=lockstep.keys_of(key, num_chains),
-            slots=chunk_size or slots_within(lockstep.bytes_per_slot(kernel, positions), num_draws),
+            slots=chunk_size or partial(slots_within, num_draws),
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
         )
         with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -51,9 +52,8 @@ def end_of_chains(
     of_set = jnp.repeat(jnp.arange(sets, dtype=jnp.int32), chains)
     start = At(of_set, jnp.asarray(positions.reshape(-1, size)))
     machine, schedule, keys = Many.of(kernel, data, scale), Schedule(), keys.reshape(-1)
-    slots = slots_within(lockstep.bytes_per_slot(machine, start), draws)
     recorder = Recorder(kernel.source.population.total, len(keys), 1, draws - 1)
-    run = lockstep.Runner(machine, schedule, keys, slots).start(start)
+    run = lockstep.Runner(machine, schedule, keys, partial(slots_within, draws)).start(start)
     fill(recorder, run, draws, threading.Event(), lambda recorder: None)
     if recorder.num_finished < draws:
         raise KeyboardInterrupt("the chains were interrupted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -134,8 +135,7 @@ def repeat(
     repeated, schedule, keys = _Repeated(kernel, both), Schedule(), split(key, num_lanes)
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
     start = repeated.start(num_lanes)
-    slots = slots_within(lockstep.bytes_per_slot(repeated, start), num_draws)
-    run = lockstep.Runner(repeated, schedule, keys, slots).start(start)
+    run = lockstep.Runner(repeated, schedule, keys, partial(slots_within, num_draws)).start(start)
     with progress_bar(progress, num_draws * num_lanes) as report:
         fill(recorder, run, num_draws, interrupt, report)
     if recorder.num_finished * lanes_per_pair < 2:
