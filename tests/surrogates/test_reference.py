@@ -139,6 +139,13 @@ def test_a_start_at_the_mode_stays_there() -> None:
     np.testing.assert_allclose(found.hessian, [[3.0]])
 
 
+def test_a_start_next_to_a_minimum_finds_the_mode() -> None:
+    """The gradient is small there too: less than one standard deviation, by the size of the curvature."""
+    squares = Posterior(lambda t: -0.5 * t**2, lambda t, row: -0.5 * (row - t**2) ** 2)
+    found = find(squares, np.abs(X[:, 0]), 0.005)
+    assert found.position == pytest.approx(np.sqrt(np.abs(X[:, 0]).mean()), abs=0.01)
+
+
 def test_the_same_posterior_does_not_compile_again() -> None:
     model = logistic_regression(X[:999], X[:999, 0] > 0, bound=False)
     reverse = jax.tree.map(lambda leaf: np.asarray(leaf)[::-1], model.data)

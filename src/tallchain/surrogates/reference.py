@@ -146,26 +146,25 @@ def find_reference(
 
 
 def _search(objective: Objective, max_iterations: int) -> tuple[np.ndarray, int]:
-    """Minimise, and again from there if still far; return the end, and how many iterations it took.
+    """Climb; where that ends without a mode close by, minimise, and again if still far; return the end, and iterations.
 
-    After a bad start the posterior may be much wider at its mode, and the whitening at the start misjudges the
-    distance.
+    A small gradient alone is not enough: it is small next to a saddle point and a minimum, too. After a bad start the
+    posterior may be much wider at its mode, and the whitening at the start misjudges the distance.
     """
-    flat, iterations = _climb(objective, max_iterations)
-    while iterations < max_iterations:
+    flat, iterations, is_over = _climb(objective, max_iterations)
+    if iterations:
+        objective.whiten(flat)
+    while not is_over and iterations < max_iterations:
+        flat, more = _minimise(objective, max_iterations - iterations)
+        iterations += more
         objective.whiten(flat)
         distance = np.linalg.norm(objective.whitener.T @ objective.checked(flat).gradient)
-        if distance < 1:
-            break
-        flat, more = _minimise(objective, max_iterations - iterations)
-        if more == 0:
-            break
-        iterations += more
+        is_over = more == 0 or bool(distance < 1)
     return flat, iterations
 
 
-def _climb(objective: Objective, max_iterations: int) -> tuple[np.ndarray, int]:
-    """Take Newton's own steps while they lead uphill; return the end, and how many it took.
+def _climb(objective: Objective, max_iterations: int) -> tuple[np.ndarray, int, bool]:
+    """Take Newton's own steps while they lead uphill; return the end, how many it took, and whether a mode is close.
 
     With many rows a posterior is so nearly normal that they suffice, and SciPy's optimisers, whose import takes longer
     than a search over a million rows, are not needed.
@@ -177,12 +176,12 @@ def _climb(objective: Objective, max_iterations: int) -> tuple[np.ndarray, int]:
         except NoReferenceError:  # no mode here, which says nothing of other places
             break
         if _decrement(point, step) < _CLOSE:
-            break
+            return point.flat, steps, True
         higher = objective.remembered(point.flat + step, objective.axes)
         if not (higher.is_finite and higher.log_density > point.log_density):
             break
         point, steps = higher, steps + 1
-    return point.flat, steps
+    return point.flat, steps, False
 
 
 def _minimise(objective: Objective, max_iterations: int) -> tuple[np.ndarray, int]:
