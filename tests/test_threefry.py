@@ -11,6 +11,7 @@ import pytest
 from jax import random as jr
 
 from tallchain import keys
+from tallchain.sources.permutation import permute
 from tallchain.threefry import same_key
 from tallchain.types import Array
 
@@ -50,3 +51,12 @@ def test_words_split_on_the_host_are_those_of_jax(key: Array) -> None:
     found = keys.split_words(np.asarray(jr.key_data(key)), 3, 2)
     expected = jax.vmap(lambda one: jr.split(one, 2))(jr.split(key, 3))
     np.testing.assert_array_equal(found, jr.key_data(expected))
+
+
+def test_nothing_else_needs_to_be_compiled(key: Array) -> None:
+    """To look at numbers on their way, a user calls functions as they are."""
+    with jax.disable_jit():
+        found = jr.bits(same_key(key), (3,))
+        order = permute(jr.key_data(key), jnp.arange(5), 5)
+    np.testing.assert_array_equal(found, jr.bits(key, (3,)))
+    assert sorted(order.tolist()) == [0, 1, 2, 3, 4]

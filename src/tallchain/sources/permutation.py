@@ -58,7 +58,7 @@ def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
     # starts two kernels a round.
     def one_round(i: Array, halves: tuple[Array, Array]) -> tuple[Array, Array]:
         left, right = halves
-        word = 2 * i.astype(jnp.uint32)
+        word = 2 * jnp.asarray(i, jnp.uint32)
         # Reduce the hash before adding it: a sum that wraps around 2^32 first would not be a bijection.
         left = lax.rem(left + lax.rem(mix(right, words[0] + word, words[1]), size_a), size_a)
         return left, lax.rem(right + lax.rem(mix(left, words[1] + word + 1, words[0]), size_b), size_b)
