@@ -21,7 +21,7 @@ _JAXLIB = tuple(map(int, version("jaxlib").split(".")[:2]))
 # XLA's older way to write loops for a CPU takes two thirds of the time, or a third where nothing is optimised. It is
 # used where it was tried: an option that a later version does not know would be an error.
 SOON: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False} if (0, 9) <= _JAXLIB <= (0, 10) else {}
-"""Compiler options of programs that do not run for long: the same numbers, up to a sixth slower."""
+"""Compiler options of programs that do not run for long: up to a sixth slower; log ratios may be rounded otherwise."""
 QUICKLY = SOON | {"xla_backend_optimization_level": 0}
 """Compiler options of programs that run once and do little: compiling them takes longer than running them."""
 
