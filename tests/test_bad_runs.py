@@ -22,10 +22,10 @@ from tallchain.validation import brief
 def no_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if a refusal comes only after the sampler has begun to compile."""
 
-    def start(*arguments: Any) -> None:
+    def trace(*arguments: Any) -> None:
         raise AssertionError("the sampler was started")
 
-    monkeypatch.setattr(lockstep, "start", start)
+    monkeypatch.setattr(lockstep.start, "trace", trace)
 
 
 def test_a_good_start_would_have_reached_the_sampler(no_sampler: None) -> None:
