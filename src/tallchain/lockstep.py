@@ -275,7 +275,7 @@ class Runner:
             opened = start.trace(kernel, schedule, words, positions, draw)
             start_ = threads.submit(opened.lower().compile)
             lanes, like = opened.out_info, _like(kernel, opened.out_info)
-            noise = jax.eval_shape(lambda words: randomness.draw(wrap(words)), words[0])
+            noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
             bytes_of_one = sum(map(_bytes, jax.tree.leaves((noise, like))))
             self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
             drawn = draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
