@@ -1,6 +1,6 @@
 """What a device makes of the draws of a chunk, so that not all of them have to come to the host.
 
-Every function takes a record (chain, slot, word) as `lockstep.run` writes it, and the numbers of draws that each chain
+Every function takes a record (chain, slot, word) as `lockstep` writes it, and the numbers of draws that each chain
 had finished before and after, warm-up included. Counts and sizes that depend on the length of a run are arguments, not
 shapes: runs of different lengths share a program.
 """

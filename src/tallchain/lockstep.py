@@ -89,8 +89,7 @@ def keys_of(key: Array, num_chains: int) -> Array:
     return fold_in(key, np.arange(num_chains))
 
 
-@partial(jax.jit, static_argnames="count", compiler_options=SOON)
-def draw_ahead(randomness: Randomness, words: Array, draw: Array, *, count: int) -> Noise:
+def _draw_ahead(randomness: Randomness, words: Array, draw: Array, *, count: int) -> Noise:
     """Draw the noise of decisions by chain, `count` of them from number `draw` of the chain; `words` are its key."""
 
     def one_chain(words: Array, draw: Array) -> Noise:
@@ -165,9 +164,13 @@ def _run(
     return lanes, record
 
 
-run = program(donate_argnames="lanes", static_argnames="size")(_run)
-run_soon = program(donate_argnames="lanes", static_argnames="size", compiler_options=SOON)(_run)
-"""The same, compiled in two thirds of the time, and up to a sixth slower."""
+def _sampler(**options: Any) -> tuple[Any, Any]:
+    """Make programs of both, with options of the compiler."""
+    run = program(donate_argnames="lanes", static_argnames="size", **options)(_run)
+    return jax.jit(_draw_ahead, static_argnames="count", **options), run
+
+
+_LONG, _SHORT = _sampler(), _sampler(compiler_options=SOON)  # the second is compiled sooner, and slower
 
 
 class _Programs(NamedTuple):
@@ -202,7 +205,7 @@ class Runner:
         self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
         self.slots = 0
         """Of a chunk, for each chain: by the device memory that one slot of all chains takes."""
-        self._run = run_soon if is_short else run
+        self._draw_ahead, self._run = _SHORT if is_short else _LONG
         self._num_groups = groups or num_groups(len(keys))
         self._words = self._split(np.asarray(jr.key_data(keys)))
         self._lanes: list[Lane] = []
@@ -278,7 +281,7 @@ class Runner:
             noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
             bytes_of_one = sum(map(_bytes, jax.tree.leaves((noise, like))))
             self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
-            drawn = draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
+            drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
             ahead_ = threads.submit(drawn.lower().compile)
             ends = {"last": draw, "turns": draw}
             looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **ends, size=num_words(like))
