@@ -25,7 +25,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=list(PARTS), help=", ".join(PARTS))
     configuration = {
         "device": jax.devices()[0].device_kind,
-        "statistic": f"median of {throughput.REPETITIONS} after the first, which compiles; wall clock",
+        "statistic": f"wall clock, after a first run that compiles: medians of {throughput.REPETITIONS} runs "
+        f"(prepare {answers.PREPARED}, effective draws {answers.RATES}); NUTS once",
     }
     for name in parser.parse_args().parts:
         began = time.perf_counter()

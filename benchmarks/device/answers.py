@@ -23,6 +23,7 @@ CHAINS, DRAWS = 16_384, 400
 MANY = 131_072  # chains, for effective draws a second
 KEPT = ("draws", "moments")
 WARMUP, NUTS_DRAWS = 300, 500
+PREPARED, RATES = 3, 2  # runs after the first, which compiles
 
 
 def prepare() -> dict[str, Any]:
@@ -31,7 +32,7 @@ def prepare() -> dict[str, Any]:
     x = jr.normal(jr.key(0), (ROWS, DIMENSION))
     data = {"x": x, "y": (jr.uniform(jr.key(2), (ROWS,)) < jax.nn.sigmoid(x @ weights)).astype(jnp.float32)}
     posterior, runs = tc.Posterior(log_prior, log_likelihood), []
-    for _ in range(4):
+    for _ in range(1 + PREPARED):
         began = time.perf_counter()
         prepared = tc.prepare(posterior, data, jnp.zeros(DIMENSION), progress=False)
         runs.append(
@@ -89,7 +90,7 @@ def effective() -> dict[str, Any]:
     """Effective draws of the worst parameter a second: of tallchain with moments, of NumPyro's NUTS with one chain."""
     prepared = _prepared()
     starts, rates = prepared.starts(jr.key(1), MANY), []
-    for _ in range(3):
+    for _ in range(1 + RATES):
         trace = tc.sample(
             jr.key(2), prepared.kernel(), starts, DRAWS, num_chains=MANY, keep="moments", scan=0, progress=False
         )
