@@ -16,7 +16,7 @@ from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, aud
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
-from tallchain.proposals import PCN, RandomWalk
+from tallchain.proposals import PCN, RandomWalk, Transition
 from tallchain.sample import sample
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled, WithReplacement
@@ -43,6 +43,7 @@ __all__ = [
     "Schedule",
     "Shuffled",
     "Trace",
+    "Transition",
     "WithReplacement",
     "acceptance",
     "audit",

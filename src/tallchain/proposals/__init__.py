@@ -1,8 +1,22 @@
 """Proposals: each draws its noise, proposes a candidate, and states its log correction."""
 
+from tallchain.proposals.adapting import Adapted, adapt_transition, sample_surrogate
+from tallchain.proposals.coordinates import Coordinates, Whitened
 from tallchain.proposals.fixed import Fixed
 from tallchain.proposals.laplace import Laplace
 from tallchain.proposals.pcn import PCN
 from tallchain.proposals.random_walk import RandomWalk
+from tallchain.proposals.transition import Transition
 
-__all__ = ["PCN", "Fixed", "Laplace", "RandomWalk"]
+__all__ = [
+    "PCN",
+    "Adapted",
+    "Coordinates",
+    "Fixed",
+    "Laplace",
+    "RandomWalk",
+    "Transition",
+    "Whitened",
+    "adapt_transition",
+    "sample_surrogate",
+]
