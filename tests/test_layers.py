@@ -36,7 +36,7 @@ PLAN = [
     {"lockstep": ("lockstep", "packing", "chunks", "digest")},
     {"checking": ("checking",)},
     {"sample": ("sample",)},
-    {"prepare": ("prepare",)},
+    {"prepare": ("prepare", "prepared")},
     {"tallchain": ("__init__",)},
     {"experiments": ("experiments", "pictures")},
     {"cli": ("cli", "__main__")},

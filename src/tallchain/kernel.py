@@ -26,7 +26,7 @@ from tallchain.checks import check_position, check_start
 from tallchain.functions import as_function
 from tallchain.keys import as_threefry
 from tallchain.parts import check_registered, part, replace, set_fields, static
-from tallchain.surrogates.residual import needs_float64, residual
+from tallchain.surrogates.residual import ResidualSurrogate, needs_float64, residual
 from tallchain.threefry import same_key
 from tallchain.types import (
     AcceptanceTest,
@@ -181,11 +181,10 @@ class MetropolisHastings:
                 "`MetropolisHastings(proposal=...)`: the proposal's share_waiting, the share of the chains that wait "
                 f"for a candidate, must be a number from 0 to 1; got {brief(share)}."
             )
-        _check_surrogate(surrogate, source, bound)
+        _check_surrogate(surrogate, posterior, source, bound)
         _check_copies(source, bound)
         appetite = acceptance.appetite(source.population)
-        if isinstance(source, SuitedSource):
-            source = source.suited(appetite)
+        source = source.suited(appetite) if isinstance(source, SuitedSource) else source
         set_fields(
             self,
             posterior=posterior,
@@ -195,7 +194,7 @@ class MetropolisHastings:
             surrogate=surrogate,
             bound=as_function(bound),
             width=source.width(appetite),
-            in_float64=needs_float64(source.population.num_rows, posterior.temperature),
+            in_float64=needs_float64(source.population.num_rows, posterior.temperature, surrogate),
         )
 
     @property
@@ -352,7 +351,7 @@ class MetropolisHastings:
         return replace(self, proposal=cast(ScaledProposal, self.proposal).with_scale(scale))
 
 
-def _check_surrogate(surrogate: Any, source: Source, bound: Any) -> None:
+def _check_surrogate(surrogate: Any, posterior: Posterior, source: Source, bound: Any) -> None:
     if surrogate is None:
         return
     if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
@@ -365,6 +364,8 @@ def _check_surrogate(surrogate: Any, source: Source, bound: Any) -> None:
             "`MetropolisHastings(surrogate=..., bound=...)`: a bound on the range of the log ratios does not bound the "
             "residuals that a surrogate leaves. Leave the bound out; a test that needs one then reads all rows."
         )
+    if isinstance(surrogate, ResidualSurrogate) and surrogate.log_likelihood is not posterior.log_likelihood:
+        raise ValueError("`MetropolisHastings(posterior=..., surrogate=...)`: the surrogate is of another posterior.")
     population = source.population
     if isinstance(surrogate, SummedSurrogate) and surrogate.num_rows != population.total:
         raise ValueError(

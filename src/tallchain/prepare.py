@@ -3,142 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from tallchain.acceptance import Confidence, Penalty
 from tallchain.acceptance.stopping import LEAST_ROWS
-from tallchain.kernel import MetropolisHastings
-from tallchain.keys import single_key
+from tallchain.models import Regression
+from tallchain.prepared import Prepared
 from tallchain.progress import shown
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.sources import as_shuffled, check_plain
-from tallchain.surrogates import Influence, Laplace, Reference, Taylor, find_reference, influence
-from tallchain.types import (
-    AcceptanceTest,
-    Array,
-    Posterior,
-    Proposal,
-    PyTree,
-    Source,
-)
+from tallchain.surrogates import Influence, Laplace, Predictors, Reference, Taylor, find_reference, influence
+from tallchain.surrogates.bulk import find_bulk, has_no_mode
+from tallchain.surrogates.passes import is_dense_regression
+from tallchain.surrogates.poor_groups import poor_groups
+from tallchain.surrogates.settling import Settled, settle
+from tallchain.types import Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, check_switch, is_whole
 
 _BATCH = 50  # rows between two judgements, if more than the least are needed
 _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be useful
 _SMALL_SHARE = 0.01  # of all rows: a surrogate that needs fewer is better than none
 _FEW = 1.2  # times the least batch: no other order would need many fewer
-_METHODS = {
-    "none": "every row alike",
-    "copies": "rows that matter come more often, and count for less each time",
-    "exact": "every decision reads the rows that matter most, and samples the others",
-}
 _LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be useful
 # Share of random-walk steps among independent proposals, which get stuck in tails that are heavier than theirs. The
 # further the posterior is from normal, the larger; a share w costs 2 w of the effective draws.
 _LEAST_WALK, _MOST_WALK = 0.02, 0.5
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-    """A posterior prepared for sampling at its own temperature (`print` it to see what was chosen, and why).
-
-    It can be pickled, rows included, if the functions of the posterior can: those of a module, not lambdas.
-    """
-
-    posterior: Posterior
-    source: Source
-    """All rows, each once; `kernel` reads them as `influence` says."""
-    reference: Reference
-    laplace: Laplace
-    surrogate: Taylor | None
-    """None if no surrogate pays."""
-    influence: Influence
-    proposal: Proposal
-    findings: tuple[str, ...]
-    """What was found, in words."""
-    rows_swept: int
-    """Rows swept, in all."""
-    seconds: float
-
-    def kernel(
-        self,
-        acceptance: AcceptanceTest | None = None,
-        proposal: Proposal | None = None,
-        *,
-        bound: Callable[[PyTree, PyTree], Array] | None = None,
-    ) -> MetropolisHastings:
-        """Make the sampler.
-
-        Args:
-            acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's test if the
-                noise of Delta* is small, as with a surrogate that pays; with a bound, `Confidence()`.
-            proposal: to use in place of the one chosen.
-            bound: a range bound for `Confidence`, as `MetropolisHastings(bound=...)` takes it. It holds for the log
-                ratios and not for the residuals of a surrogate, so the kernel then has NO surrogate, and every row is
-                sampled alike; decisions read more rows.
-        """
-        rows, default, surrogate = self.influence, Penalty(), self.surrogate
-        if bound is None:
-            source = self.source.reweighted(rows.exact, rows.copies, rows.batch_size)
-        else:
-            source, default, surrogate = self.source.reweighted(batch_size=rows.batch_size), Confidence(), None
-        return MetropolisHastings(
-            self.posterior,
-            source,
-            proposal=proposal or self.proposal,
-            acceptance=acceptance or default,
-            surrogate=surrogate,
-            bound=bound,
-        )
-
-    def starts(self, key: Array, num_chains: int) -> PyTree:
-        """Draw a start for every chain from the Laplace approximation."""
-        if not is_whole(num_chains, least=1):
-            raise ValueError(f"`starts(num_chains=...)` must be a whole number, at least 1; got {brief(num_chains)}.")
-        return self.laplace.draw_many(single_key("starts(key=...)", key), int(num_chains))
-
-    @property
-    def recentre(self) -> Callable[[PyTree], Taylor] | None:
-        """For `sample(recentre=...)`: the same surrogate at another position, by a sweep over all rows."""
-        if self.surrogate is None:
-            return None
-        order = self.surrogate.order
-        return lambda position: Taylor(self.posterior, self.source, position, order)
-
-    @property
-    def rows_per_decision(self) -> int:
-        """About how many rows a decision of `kernel()` will read: a pilot, and fresh rows for the estimate."""
-        rows, pilot = self.influence.chosen, max(self.influence.batch_size, LEAST_ROWS)
-        reads = rows.num_exact + pilot + math.ceil(max(rows.rows, LEAST_ROWS))
-        return min(reads, self.reference.num_rows)
-
-    def __str__(self) -> str:
-        reference, rows = self.reference, self.influence.chosen
-        pilot = max(self.influence.batch_size, LEAST_ROWS)
-        always = f", {rows.num_exact:,} rows that every decision reads" if rows.num_exact else ""
-        how = "Penalty" if self.surrogate is None else f"Penalty with control variates of order {self.surrogate.order}"
-        return "\n".join(
-            [
-                f"Prepared in {self.seconds:.2g} s, {self.rows_swept:,} rows swept",
-                f"mode                 of {reference.gradient.size} parameters over {reference.num_rows:,} rows, "
-                f"to within {reference.decrement:.1g} posterior standard deviations",
-                *self.findings,
-                f"sampling             {_METHODS[rows.method]}",
-                f"cost                 about {self.rows_per_decision:,} of {reference.num_rows:,} rows a decision with "
-                f"`kernel()`: a pilot of {pilot:,}, fresh rows for the estimate{always}",
-                f"to report            {how}, {type(self.proposal).__name__} proposals; and what "
-                "`audit(trace.kernel, trace)` finds",
-            ]
-        )
-
-
 def prepare(
-    posterior: Posterior,
-    data: PyTree | Source,
-    initial: PyTree,
+    posterior: Posterior | Regression,
+    data: PyTree | Source = None,
+    initial: PyTree = None,
     *,
     orders: tuple[int, ...] = (2, 1),
     batch_size: int | None = None,
@@ -148,10 +43,13 @@ def prepare(
 ) -> Prepared:
     """Find the mode, expand there, score the rows, and choose what reads the fewest of them.
 
+    A regression with groups or a shrinkage prior has no mode: it is expanded in the bulk of its posterior, and
+    proposals are steps of Hamiltonian Monte Carlo on the surrogate posterior, which read no row.
+
     If no surrogate pays, it says so and what to do, and leaves the surrogate out.
 
     Args:
-        posterior: log prior, log likelihood of one row, temperature.
+        posterior: log prior, log likelihood of one row, temperature; or a `Regression`, which has its rows and a start.
         data: all rows, as for a source: an array, a pytree of arrays with the rows along the first axis, or a frame.
             One shuffled copy is made. Or a source, e.g. `Shuffled(data, 50, seed=3)`, which is not copied.
         initial: a position to start the search for the mode from.
@@ -165,50 +63,118 @@ def prepare(
     begun = time.perf_counter()
     _check_numbers(orders, num_draws, seed)
     progress = check_switch("prepare", "progress", progress)
+    posterior, data, initial = _model(posterior, data, initial)
     with shown(progress, "copying the rows in random order", is_step=True):
         source = as_shuffled("prepare", data, batch_size)
     check_plain("prepare", source)
-    reference = find_reference(posterior, source, initial, progress=progress)
-    laplace = reference.laplace
-
-    least = min(LEAST_ROWS, reference.num_rows) if batch_size is None else batch_size
-
-    def score(surrogate: Taylor | None) -> Influence:
-        options: dict[str, Any] = {"batch_size": least, "num_draws": num_draws, "seed": seed, "progress": progress}
-        return influence(posterior, source, surrogate, laplace, **options)
-
-    tried: dict[int, tuple[Taylor | None, Influence]] = {}
-    costs: dict[int, float] = {}
-    for order in (*orders, 0):
-        # If a decision needs this few rows, reading every row again to find a better order is not worth it.
-        if costs and min(costs.values()) <= (_FEW * least if order else _SMALL_SHARE * reference.num_rows):
-            continue
-        surrogate = Taylor(posterior, source, reference, order) if order else None
-        tried[order] = (surrogate, score(surrogate))
-        costs[order] = tried[order][1].chosen.cost(least)
-    best = min(costs, key=lambda order: costs[order])
-    findings = [_words(costs, best)]
-    if best and costs[best] > _MOST_SHARE * reference.num_rows:
-        findings.append(_does_not_pay(costs, reference))
-        best = 0
-    surrogate, found = tried[best]
-    if batch_size is None and found.chosen.rows > least:
-        most = reference.num_rows - found.chosen.num_exact
-        found = dataclasses.replace(found, batch_size=min(max(found.batch_size, _BATCH), most))
-    proposal = _proposal(laplace, found, surrogate, findings)
-    rows_swept = reference.rows_swept + sum(each.rows_swept for _, each in tried.values())
+    num_rows = source.population.total
+    least = min(LEAST_ROWS, num_rows) if batch_size is None else batch_size
+    options: dict[str, Any] = {"batch_size": least, "num_draws": num_draws, "seed": seed, "progress": progress}
+    found = _settled if has_no_mode(posterior) else _at_mode
+    chosen = found(posterior, source, initial, orders, least, options)
+    rows = chosen.influence
+    if batch_size is None and rows.chosen.rows > least:
+        most = num_rows - rows.chosen.num_exact
+        rows = dataclasses.replace(rows, batch_size=min(max(rows.batch_size, _BATCH), most))
     return Prepared(
         posterior,
         source,
-        reference,
-        laplace,
-        surrogate,
-        found,
-        proposal,
-        tuple(findings),
-        rows_swept,
+        chosen.reference,
+        chosen.laplace,
+        chosen.surrogate,
+        rows,
+        chosen.proposal,
+        tuple(chosen.findings),
+        chosen.rows_swept,
         time.perf_counter() - begun,
     )
+
+
+class _Chosen(NamedTuple):
+    """What was found and chosen."""
+
+    reference: Reference | Settled
+    laplace: Laplace | None
+    surrogate: Taylor | Predictors | None
+    influence: Influence
+    proposal: Proposal
+    findings: list[str]
+    rows_swept: int
+
+
+def _model(posterior: Any, data: Any, initial: Any) -> tuple[Posterior, Any, Any]:
+    """Take rows and start from a `Regression`, unless they are given."""
+    if isinstance(posterior, Regression):
+        rows = posterior.data if data is None else data
+        return posterior.posterior, rows, posterior.start if initial is None else initial
+    if data is None or initial is None:
+        what = "data" if data is None else "initial"
+        raise TypeError(f"`prepare(posterior, data, initial)` needs `{what}`, unless the first is a Regression.")
+    return posterior, data, initial
+
+
+def _at_mode(
+    posterior: Posterior,
+    source: Source,
+    initial: PyTree,
+    orders: tuple[int, ...],
+    least: int,
+    options: dict[str, Any],
+) -> _Chosen:
+    """Find the mode, expand there, and choose the order and the proposal."""
+    reference = find_reference(posterior, source, initial, progress=options["progress"])
+    laplace, num_rows = reference.laplace, reference.num_rows
+    tried: dict[int, tuple[Taylor | Predictors | None, Influence]] = {}
+    costs: dict[int, float] = {}
+    for order in (*orders, 0):
+        # If a decision needs this few rows, reading every row again to find a better order is not worth it.
+        if costs and min(costs.values()) <= (_FEW * least if order else _SMALL_SHARE * num_rows):
+            continue
+        surrogate = _surrogate(posterior, source, reference, order) if order else None
+        tried[order] = (surrogate, influence(posterior, source, surrogate, laplace, **options))
+        costs[order] = tried[order][1].chosen.cost(least)
+    best = min(costs, key=lambda order: costs[order])
+    findings = [_words(costs, best)]
+    if best and costs[best] > _MOST_SHARE * num_rows:
+        findings.append(_does_not_pay(costs, num_rows))
+        best = 0
+    surrogate, found = tried[best]
+    proposal = _proposal(laplace, found, surrogate, findings)
+    rows_swept = reference.rows_swept + sum(each.rows_swept for _, each in tried.values())
+    return _Chosen(reference, laplace, surrogate, found, proposal, findings, rows_swept)
+
+
+def _settled(
+    posterior: Posterior,
+    source: Source,
+    initial: PyTree,
+    orders: tuple[int, ...],
+    least: int,
+    options: dict[str, Any],
+) -> _Chosen:
+    """Find a place in the bulk, expand there, and propose by transitions of the surrogate posterior."""
+    progress = options["progress"]
+    with shown(progress, "finding the bulk of the posterior", is_step=True) as show:
+        bulk = find_bulk(posterior, source, initial, lambda sweeps, far: show(sweeps, f"sweep {sweeps}, {far:.2g} sd"))
+    settled = settle(posterior, source, bulk, seed=options["seed"], progress=progress)
+    found = influence(posterior, source, settled.surrogate, None, draws=settled.draws, **options)
+    findings = [
+        f"surrogate            chosen: order {settled.surrogate.order} in the predictors; rows needed to estimate a "
+        f"log ratio: {found.chosen.cost(least):,.0f}",
+        f"steps                {settled.transition.algorithm.upper()} on the surrogate posterior, which reads no row; "
+        f"an exact test would accept {found.acceptance:.0%} of independent draws from it",
+        *settled.complaints,
+        *poor_groups(posterior, source, found.stored_scores),
+    ]
+    swept = settled.rows_swept + found.rows_swept
+    return _Chosen(settled, None, settled.surrogate, found, settled.transition, findings, swept)
+
+
+def _surrogate(posterior: Posterior, source: Source, reference: Reference, order: int) -> Taylor | Predictors:
+    """Expand at the mode: for a regression in the predictors of a row, if the order is theirs."""
+    if order == 2 and is_dense_regression(posterior):
+        return Predictors.of_reference(posterior, reference)
+    return Taylor(posterior, source, reference, order)
 
 
 def _check_numbers(orders: Any, num_draws: Any, seed: Any) -> None:
@@ -228,17 +194,19 @@ def _words(costs: dict[int, float], best: int) -> str:
     return f"surrogate            chosen: {_name(best)}; rows needed to estimate a log ratio: {each}"
 
 
-def _does_not_pay(costs: dict[int, float], reference: Reference) -> str:
+def _does_not_pay(costs: dict[int, float], num_rows: int) -> str:
     least = min(cost for order, cost in costs.items() if order)
     return (
-        f"NO SURROGATE PAYS    the best would read {least:,.0f} of {reference.num_rows:,} rows a decision, so there is "
+        f"NO SURROGATE PAYS    the best would read {least:,.0f} of {num_rows:,} rows a decision, so there is "
         "none, and decisions read as many rows as they need. The posterior is far from normal around its mode: "
         "reparametrise, give rare dummies a proper prior instead of standardising them, or accept a higher "
         "temperature or shorter steps"
     )
 
 
-def _proposal(laplace: Laplace, found: Influence, surrogate: Taylor | None, findings: list[str]) -> Proposal:
+def _proposal(
+    laplace: Laplace, found: Influence, surrogate: Taylor | Predictors | None, findings: list[str]
+) -> Proposal:
     if surrogate is None:
         findings.append("steps                a random walk with the covariance of the Laplace approximation")
         return RandomWalk.preconditioned(laplace)

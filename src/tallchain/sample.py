@@ -114,7 +114,8 @@ def sample(
     names = labels_of(kernel.posterior, one)
     least = schedule.check(kernel, one, num_draws)
     if least is not None:
-        kernel = replace(kernel, in_float64=needs_float64(kernel.source.population.num_rows, least))
+        wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)
+        kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = _notes_of(kernel.source), _is_one(positions)
 
     def trace_of(last: _Last, found: _Found, *, is_interrupted: bool) -> Trace:

@@ -105,5 +105,5 @@ def test_known_noise_keeps_positions_of_coefficients() -> None:
 
 def test_a_position_without_noise_is_refused() -> None:
     model = linear_regression(X, Y)
-    with pytest.raises(ValueError, match=r'"log_noise_sd": number}; got shapes \(2,\)\. Write `linear_regression'):
+    with pytest.raises(ValueError, match=r"is a dict of arrays of shapes .*'log_noise_sd': \(\)}; got \(2,\)\."):
         find_reference(model.posterior, model.data, np.zeros(2, np.float32), progress=False)

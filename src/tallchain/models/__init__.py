@@ -1,7 +1,10 @@
 """Posteriors: your own, and ready-made ones."""
 
+from tallchain.models import families, priors
 from tallchain.models.gaussian_mixture import GaussianMixture, gaussian_mixture
+from tallchain.models.groups import Group
 from tallchain.models.posterior import Posterior
+from tallchain.models.priors import Prior
 from tallchain.models.regression import (
     Regression,
     linear_regression,
@@ -12,11 +15,15 @@ from tallchain.models.regression import (
 
 __all__ = [
     "GaussianMixture",
+    "Group",
     "Posterior",
+    "Prior",
     "Regression",
+    "families",
     "gaussian_mixture",
     "linear_regression",
     "logistic_regression",
     "poisson_regression",
+    "priors",
     "probit_regression",
 ]

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallchain import frames
-from tallchain.models.likelihoods import NormalLogPrior
-from tallchain.validation import check_switch, is_positive
+from tallchain.validation import check_switch
 
 INTERCEPT = "(intercept)"
 
@@ -22,20 +21,29 @@ class Design(NamedTuple):
     """Names of the coefficients; None if the features are not a frame."""
 
 
-def design(call: str, features: Any, outcomes: np.ndarray, intercept: bool) -> Design:
-    """Return the rows, or raise an error that says why features and outcomes do not make rows."""
-    x, names = _features(call, features)
+def design(
+    call: str,
+    features: Any,
+    outcomes: np.ndarray,
+    intercept: bool,
+    words: tuple[str, str] = ("features", "outcomes"),
+) -> Design:
+    """Return the rows, or raise an error that says why features and outcomes do not make rows.
+
+    `words` are what the call names them.
+    """
+    x, names = _features(f"`{call}({words[0]}=...)`", features)
     if x.ndim != 2:
-        hint = " Write `features[:, None]` for a single feature." if x.ndim == 1 else ""
-        raise ValueError(f"`{call}(features=...)` must be an array (rows, features); got shape {x.shape}.{hint}")
+        hint = f" Write `{words[0]}[:, None]` for a single feature." if x.ndim == 1 else ""
+        raise ValueError(f"`{call}({words[0]}=...)` must be an array (rows, features); got shape {x.shape}.{hint}")
     if check_switch(call, "intercept", intercept):
         x = np.concatenate([np.ones((len(x), 1), np.float32), x], axis=1)
         names = None if names is None else (INTERCEPT, *names)
     if 0 in x.shape:
-        raise ValueError(f"`{call}(features=...)` must have at least one row and one feature; got shape {x.shape}.")
-    if outcomes.shape != (len(x),):
+        raise ValueError(f"`{call}({words[0]}=...)` must have at least one row and one feature; got shape {x.shape}.")
+    if outcomes.shape[:1] != (len(x),) or (words[1] == "outcomes" and outcomes.ndim > 1):
         raise ValueError(
-            f"`{call}(outcomes=...)` must be one number for each row of the features, shape ({len(x)},); got shape "
+            f"`{call}({words[1]}=...)` must be one number for each row of the features, shape ({len(x)},); got shape "
             f"{outcomes.shape}."
         )
     return Design({"x": x, "y": outcomes}, names)
@@ -72,32 +80,36 @@ def numbers(call: str, outcomes: Any) -> np.ndarray:
             named = ", ".join(map(repr, columns)) or "none"
             raise ValueError(f"`{call}(outcomes=...)` must be one column; got {len(columns)} columns: {named}.")
         ((_, outcomes),) = columns.items()
-    y = _finite(f"`{call}(outcomes=...)`", outcomes)
+    y = finite(f"`{call}(outcomes=...)`", outcomes)
     return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
-def prior(call: str, prior_sd: float | None) -> NormalLogPrior:
-    """Return the prior of the coefficients."""
-    if prior_sd is not None and not is_positive(prior_sd):
-        raise ValueError(
-            f"`{call}(prior_sd=...)` must be a positive number, or None for a flat prior; got {prior_sd!r}."
-        )
-    return NormalLogPrior(None if prior_sd is None else float(prior_sd))
+def row_weights(call: str, weights: Any, num_rows: int) -> np.ndarray:
+    """Return how often each row counts."""
+    quoted = f"`{call}(weights=...)`"
+    found = finite(quoted, weights)
+    if found.shape != (num_rows,):
+        raise ValueError(f"{quoted} must be one number for each of {num_rows:,} rows; got shape {found.shape}.")
+    wrong = np.flatnonzero(found < 0)
+    if len(wrong):
+        raise ValueError(f"{quoted} must be at least 0; got {found[wrong[0]]:g} for row {wrong[0]}.")
+    if not np.any(found):
+        raise ValueError(f"{quoted} must not all be 0: no row would count.")
+    return found
 
 
-def _features(call: str, features: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _features(quoted: str, features: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Return a matrix in float32, and the names of its columns if it is a frame."""
-    quoted = f"`{call}(features=...)`"
     if not frames.is_frame(features):
-        return _finite(quoted, features), None
+        return finite(quoted, features), None
     columns = frames.columns(quoted, features)
     x = np.empty((len(features), len(columns)), np.float32)
     for j, (name, values) in enumerate(columns.items()):
-        x[:, j] = _finite(quoted, values, f" in column {name!r}")
+        x[:, j] = finite(quoted, values, f" in column {name!r}")
     return x, tuple(map(str, columns))
 
 
-def _finite(quoted: str, values: Any, where: str = "") -> np.ndarray:
+def finite(quoted: str, values: Any, where: str = "") -> np.ndarray:
     """Return finite float32 values, or say what is wrong with them."""
     array = frames.column(values) if hasattr(values, "to_numpy") else np.asarray(values)
     if array.dtype.kind not in "biuf":

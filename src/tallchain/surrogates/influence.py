@@ -73,7 +73,7 @@ class Influence:
     exact: np.ndarray
     """Indices of the rows to read always, for method "exact"."""
     log_ratios: np.ndarray
-    """Exact Delta of the proposals of the plans, for PCN with beta = 1."""
+    """Exact Delta of the proposals of the plans, for PCN with beta = 1, or for a `Transition`."""
     rows_swept: int
     seconds: float
 
@@ -84,7 +84,7 @@ class Influence:
 
     @property
     def acceptance(self) -> float:
-        """Of Metropolis' test, at independent proposals from the Laplace approximation."""
+        """Of Metropolis' test, at independent proposals from the Laplace approximation or the surrogate posterior."""
         return float(np.mean(np.exp(np.minimum(self.log_ratios, 0))))
 
     def __str__(self) -> str:
@@ -101,8 +101,9 @@ def influence(
     posterior: Posterior,
     data: PyTree | Source,
     surrogate: Surrogate | None,
-    laplace: Laplace,
+    laplace: Laplace | None,
     *,
+    draws: PyTree = None,
     batch_size: int = 50,
     method: str | None = None,
     num_draws: int = 8,
@@ -115,7 +116,9 @@ def influence(
         posterior: as for the kernel.
         data: a source, or all rows as a source takes them.
         surrogate: the control variate whose residuals count; None for the log ratios themselves.
-        laplace: where chains will be; proposals are pairs of its draws, the longest that PCN makes.
+        laplace: where chains will be; proposals are pairs of its draws, the longest that PCN makes. None with `draws`.
+        draws: in place of it, positions along a first axis, at least 4 `num_draws`: draws from the surrogate posterior,
+            as `sample_surrogate` makes them. Proposals are pairs of them, and log ratios those of a `Transition`.
         batch_size: m, the rows between two judgements.
         method: "none", "copies" or "exact"; None chooses the one that reads the fewest rows, including those needed to
             make the mean of a batch nearly normal.
@@ -129,19 +132,21 @@ def influence(
         if not is_whole(value, least):
             raise ValueError(f"`influence({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
     progress = check_switch("influence", "progress", progress)
-    _check_parts(posterior, surrogate, laplace)
+    _check_parts(posterior, surrogate, laplace, draws)
     begun, num_draws = time.perf_counter(), int(num_draws)
     source = as_source("influence", data)
     num_rows = source.population.total
     batch_size = check_batch_size("influence", batch_size, num_rows)
     check_plain("influence", source)
     try:
-        check_likelihood(posterior.log_likelihood, laplace.mean, source)
+        check_likelihood(posterior.log_likelihood, _some_position(laplace, draws), source)
     except ValueError as error:
         raise ValueError(f"`influence(posterior=..., laplace=...)`, at the mean of the latter: {error}") from error
-    keys = split_words(np.asarray(jr.key_data(make_key(int(seed)))), 2, 2, num_draws)
-    scoring, judging = _pairs(laplace, keys)
-    in_float64 = needs_float64(num_rows, posterior.temperature)
+    if laplace is None:
+        scoring, judging = _paired(jax.tree.map(lambda leaf: np.asarray(leaf)[: 4 * num_draws], draws))
+    else:
+        scoring, judging = _pairs(laplace, split_words(np.asarray(jr.key_data(make_key(int(seed)))), 2, 2, num_draws))
+    in_float64 = needs_float64(num_rows, posterior.temperature, surrogate)
     counts = [count for count in _EXACT if count <= num_rows // 4]
     with digits(in_float64):
         stored = _scores(source, _Score(posterior, surrogate, scoring, in_float64), progress=progress)
@@ -180,14 +185,21 @@ def influence(
     )
 
 
-def _check_parts(posterior: Any, surrogate: Any, laplace: Any) -> None:
+def _some_position(laplace: Laplace | None, draws: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[0], draws) if laplace is None else laplace.mean
+
+
+def _check_parts(posterior: Any, surrogate: Any, laplace: Any, draws: PyTree) -> None:
     check_posterior("influence", posterior)
-    check_laplace("influence", laplace)
+    if (laplace is None) == (draws is None):
+        raise ValueError("`influence(laplace=..., draws=...)`: give one of them.")
+    if draws is None:
+        check_laplace("influence", laplace)
     if surrogate is None:
         return
     if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
         raise TypeError(f"`influence(surrogate=...)` must be a Taylor(...) or None; got {brief(surrogate)}.")
-    surrogate.check(laplace.mean)
+    surrogate.check(_some_position(laplace, draws))
 
 
 # ---- sweeps over all rows ----------------------------------------------------------------------
@@ -201,8 +213,12 @@ class _Pairs(NamedTuple):
 @partial(jax.jit, compiler_options=QUICKLY)
 def _pairs(laplace: Laplace, words: Array) -> tuple[_Pairs, _Pairs]:
     """Pairs of independent draws, the proposals of PCN with beta = 1: some to score with, as many to judge."""
-    draws = jax.vmap(laplace.draw)(wrap(words.reshape(-1, 2)))
-    some = [jax.tree.map(lambda leaf, i=i: jnp.split(leaf, 4)[i], draws) for i in range(4)]
+    return _paired(jax.vmap(laplace.draw)(wrap(words.reshape(-1, 2))))
+
+
+def _paired(draws: PyTree) -> tuple[_Pairs, _Pairs]:
+    count = len(jax.tree.leaves(draws)[0]) // 4
+    some = [jax.tree.map(lambda leaf, i=i: leaf[i * count : (i + 1) * count], draws) for i in range(4)]
     return _Pairs(*some[:2]), _Pairs(*some[2:])
 
 
@@ -323,9 +339,11 @@ class _Powers(_Residuals):
 
 
 def _log_ratios(
-    posterior: Posterior, surrogate: Any, laplace: Laplace, pairs: _Pairs, residuals: np.ndarray
+    posterior: Posterior, surrogate: Any, laplace: Laplace | None, pairs: _Pairs, residuals: np.ndarray
 ) -> np.ndarray:
-    """Delta of PCN's proposals with beta = 1, from the sums of their residuals over all rows."""
+    """Delta of PCN's proposals with beta = 1, or of a transition, from the sums of their residuals over all rows."""
+    if laplace is None:
+        return residuals / float(posterior.temperature)
     offsets = np.asarray(_offsets(posterior, surrogate, laplace, pairs), np.float64)
     return offsets + residuals / float(posterior.temperature)
 

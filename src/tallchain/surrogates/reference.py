@@ -83,6 +83,14 @@ class Reference:
         """The normal distribution with this mode and curvature."""
         return Laplace.of_precision(self.position, self.hessian)
 
+    @property
+    def words(self) -> str:
+        """A line for a report."""
+        return (
+            f"mode                 of {self.gradient.size} parameters over {self.num_rows:,} rows, to within "
+            f"{self.decrement:.1g} posterior standard deviations"
+        )
+
     def __str__(self) -> str:
         return (
             f"Reference: the mode of {self.gradient.size} parameters over {self.num_rows:,} rows, to within "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,24 @@ _MOST_FACTOR = 2.0**25
 """N/K up to which float32 is enough: log likelihoods of order 1 have rounding errors of 1e-7, multiplied by N/K."""
 
 
-def needs_float64(num_rows: int, temperature: Any) -> bool:
+@runtime_checkable
+class ResidualSurrogate(Surrogate, Protocol):
+    """A surrogate that knows the log likelihood of a row, and makes residuals of it without cancellation."""
+
+    @property
+    def log_likelihood(self) -> Any:
+        """That of the posterior."""
+        ...
+
+    def residual(self, position: PyTree, candidate: PyTree) -> RowFunction:
+        """Return the function of a row l_i(t') - l_i(t) - q_i(t') + q_i(t)."""
+        ...
+
+
+def needs_float64(num_rows: int, temperature: Any, surrogate: Surrogate | None = None) -> bool:
     """Whether the rounding of a row's float32 log ratio, times N/K, is noise that matters."""
+    if isinstance(surrogate, ResidualSurrogate):
+        return False
     return not is_traced(temperature) and num_rows / float(temperature) > _MOST_FACTOR
 
 
@@ -38,6 +54,9 @@ def residual(
 
     If JAX has 64 bits, the terms may be in float64, and their difference is rounded once.
     """
+    if isinstance(surrogate, ResidualSurrogate):
+        left = surrogate.residual(position, candidate)
+        return lambda row: factor * left(row)
     likelihood = posterior.log_likelihood
     if in_float64 and jnp.result_type(float) == jnp.float64:
         surrogate, position, candidate, factor = jax.tree.map(widened, (surrogate, position, candidate, factor))

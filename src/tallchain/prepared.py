@@ -1,0 +1,134 @@
+"""A posterior that is prepared for sampling, and what was chosen for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from tallchain.acceptance import Confidence, Penalty
+from tallchain.acceptance.stopping import LEAST_ROWS
+from tallchain.kernel import MetropolisHastings
+from tallchain.keys import single_key
+from tallchain.surrogates import Influence, Laplace, Predictors, Reference, Taylor
+from tallchain.surrogates.settling import Settled
+from tallchain.types import AcceptanceTest, Array, Posterior, Proposal, PyTree, Source
+from tallchain.validation import brief, is_whole
+
+_METHODS = {
+    "none": "every row alike",
+    "copies": "rows that matter come more often, and count for less each time",
+    "exact": "every decision reads the rows that matter most, and samples the others",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A posterior prepared for sampling at its own temperature (`print` it to see what was chosen, and why).
+
+    It can be pickled, rows included, if the functions of the posterior can: those of a module, not lambdas.
+    """
+
+    posterior: Posterior
+    source: Source
+    """All rows, each once; `kernel` reads them as `influence` says."""
+    reference: Reference | Settled
+    """Where the surrogate was expanded: the mode, or a place in the bulk of a posterior that has none."""
+    normal: Laplace | None
+    """The normal distribution with the mode and curvature of the posterior; None where there is no mode."""
+    surrogate: Taylor | Predictors | None
+    """None if no surrogate pays."""
+    influence: Influence
+    proposal: Proposal
+    findings: tuple[str, ...]
+    """What was found, in words."""
+    rows_swept: int
+    """Rows swept, in all."""
+    seconds: float
+
+    def kernel(
+        self,
+        acceptance: AcceptanceTest | None = None,
+        proposal: Proposal | None = None,
+        *,
+        bound: Callable[[PyTree, PyTree], Array] | None = None,
+    ) -> MetropolisHastings:
+        """Make the sampler.
+
+        Args:
+            acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's test if the
+                noise of Delta* is small, as with a surrogate that pays; with a bound, `Confidence()`.
+            proposal: to use in place of the one chosen.
+            bound: a range bound for `Confidence`, as `MetropolisHastings(bound=...)` takes it. It holds for the log
+                ratios and not for the residuals of a surrogate, so the kernel then has NO surrogate, and every row is
+                sampled alike; decisions read more rows.
+        """
+        rows, default, surrogate = self.influence, Penalty(), self.surrogate
+        if bound is None:
+            source = self.source.reweighted(rows.exact, rows.copies, rows.batch_size)
+        else:
+            source, default, surrogate = self.source.reweighted(batch_size=rows.batch_size), Confidence(), None
+        return MetropolisHastings(
+            self.posterior,
+            source,
+            proposal=proposal or self.proposal,
+            acceptance=acceptance or default,
+            surrogate=surrogate,
+            bound=bound,
+        )
+
+    def starts(self, key: Array, num_chains: int) -> PyTree:
+        """Draw a start for every chain from the Laplace approximation, or from draws of the surrogate posterior."""
+        if not is_whole(num_chains, least=1):
+            raise ValueError(f"`starts(num_chains=...)` must be a whole number, at least 1; got {brief(num_chains)}.")
+        key = single_key("starts(key=...)", key)
+        if self.normal is not None:
+            return self.normal.draw_many(key, int(num_chains))
+        assert isinstance(self.reference, Settled)
+        return self.reference.some_draws(key, int(num_chains))
+
+    @property
+    def laplace(self) -> Laplace:
+        """The normal distribution with the mode and curvature of the posterior."""
+        if self.normal is None:
+            raise ValueError(
+                "`prepared.laplace`: this posterior has no mode, and no Laplace approximation. Its proposals are "
+                "transitions of the surrogate posterior; `prepared.reference.draws` has draws of that."
+            )
+        return self.normal
+
+    @property
+    def recentre(self) -> Callable[[PyTree], Taylor | Predictors] | None:
+        """For `sample(recentre=...)`: the same surrogate at another position, by a sweep over all rows."""
+        surrogate = self.surrogate
+        if surrogate is None:
+            return None
+        if isinstance(surrogate, Taylor):
+            return lambda position: Taylor(self.posterior, self.source, position, surrogate.order)
+        order, reach = surrogate.order, surrogate.reach
+        return lambda position: Predictors(self.posterior, self.source, position, order=order, reach=reach)
+
+    @property
+    def rows_per_decision(self) -> int:
+        """About how many rows a decision of `kernel()` will read: a pilot, and fresh rows for the estimate."""
+        rows, pilot = self.influence.chosen, max(self.influence.batch_size, LEAST_ROWS)
+        reads = rows.num_exact + pilot + math.ceil(max(rows.rows, LEAST_ROWS))
+        return min(reads, self.reference.num_rows)
+
+    def __str__(self) -> str:
+        reference, rows = self.reference, self.influence.chosen
+        pilot = max(self.influence.batch_size, LEAST_ROWS)
+        always = f", {rows.num_exact:,} rows that every decision reads" if rows.num_exact else ""
+        how = "Penalty" if self.surrogate is None else f"Penalty with control variates of order {self.surrogate.order}"
+        return "\n".join(
+            [
+                f"Prepared in {self.seconds:.2g} s, {self.rows_swept:,} rows swept",
+                reference.words,
+                *self.findings,
+                f"sampling             {_METHODS[rows.method]}",
+                f"cost                 about {self.rows_per_decision:,} of {reference.num_rows:,} rows a decision with "
+                f"`kernel()`: a pilot of {pilot:,}, fresh rows for the estimate{always}",
+                f"to report            {how}, {type(self.proposal).__name__} proposals; and what "
+                "`audit(trace.kernel, trace)` finds",
+            ]
+        )

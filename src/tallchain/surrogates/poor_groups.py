@@ -1,0 +1,47 @@
+"""Groups whose expansion is poor: few rows, or outcomes that are all alike."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tallchain.models.likelihood import layout_of
+from tallchain.parts import part, static
+from tallchain.types import Array, Block, Posterior, Source
+
+_SHARE = 0.05  # of the noise of all rows, from one group
+_TIMES = 20.0  # what is due to it by its number among the groups
+_NAMED = 5
+
+
+def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray) -> tuple[str, ...]:
+    """Name groups that make much more of the noise of a decision than others, given the scores of the rows."""
+    layout = layout_of(posterior)
+    labels, found = dict(getattr(posterior, "names", ())), []
+    for term in (term for term in layout.terms if term.slope is None):
+        sums = source.sweep(_Noise(jax.device_put(scores), term.factor, term.num_levels), results=term.num_levels)
+        share = sums / max(float(sums.sum()), 1e-30)
+        worst = [int(at) for at in np.argsort(-share)[:_NAMED] if share[at] > max(_SHARE, _TIMES / term.num_levels)]
+        if worst:
+            names = labels.get(term.name)
+            named = ", ".join(f"{names[at] if names else at} ({share[at]:.0%})" for at in worst)
+            found.append(
+                f"groups               of {term.name!r}: the expansion is poor for {named} (share of the noise of a "
+                "decision): few rows, or outcomes that are all alike"
+            )
+    return tuple(found)
+
+
+@part
+class _Noise:
+    """For a block: the sum of the squared scores by level."""
+
+    scores: Array
+    factor: int = static()
+    num_levels: int = static()
+
+    def __call__(self, block: Block) -> Array:
+        values = jnp.where(block.is_valid, lax.dynamic_slice_in_dim(self.scores, block.index[0], len(block.index)), 0)
+        return jax.ops.segment_sum(values**2, block.rows["groups"][:, self.factor], self.num_levels)

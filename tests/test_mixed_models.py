@@ -1,0 +1,156 @@
+"""Regressions with groups, from `prepare` to draws, against quadrature; each check refuses a wrong answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+import tallchain as tc
+from checks import Z_LIMIT
+from conftest import SEED
+from tallchain.models import Group, Prior, Regression, families
+from tallchain.models.priors import Normal
+from tallchain.surrogates import Predictors
+
+CHAINS = 100
+DRAWS = 120
+
+
+def drawn(model: Regression, acceptance: Any = None, **changes: Any) -> tuple[tc.Prepared, tc.Trace]:
+    prepared = tc.prepare(model, progress=False)
+    kernel = prepared.kernel(acceptance)
+    key = jax.random.key(SEED)
+    options = {"num_chains": CHAINS, "num_warmup": 40, "scan": 0, "progress": False} | changes
+    return prepared, tc.sample(key, kernel, prepared.starts(key, CHAINS), DRAWS, **options)
+
+
+def z_scores(values: dict[str, np.ndarray], mean: dict[str, np.ndarray], sd: dict[str, np.ndarray]) -> np.ndarray:
+    """Means and standard deviations against the truth, in standard errors between chains."""
+    found = []
+    for name, of in values.items():
+        centred = np.asarray(of, np.float64) - mean[name]
+        for moment, truth in ((centred.mean(1), 0.0), ((centred**2).mean(1), sd[name] ** 2)):
+            found.append(np.ravel((moment.mean(0) - truth) / (moment.std(0, ddof=1) / np.sqrt(CHAINS))))
+    return np.concatenate(found)
+
+
+# ---- linear, with known noise: normal given the scale, which is on a grid -----------------------
+
+
+def linear() -> tuple[Regression, dict[str, Any], dict[str, Any]]:
+    random = np.random.default_rng(SEED)
+    group, x = np.arange(240) % 8, random.normal(size=240)
+    y = 1 + 0.5 * x + 0.4 * random.normal(size=8)[group] + random.normal(size=240)
+    model = Regression(
+        families.Gaussian(1.0), y=y, x=x[:, None], groups={"g": group}, prior=Prior(Normal(1.0), Normal(2.0), 0.7)
+    )
+    design = np.column_stack([np.ones(240), x, np.eye(8)[group]])
+    weights, means, squares = [], [], []
+    log_sds = np.linspace(-6, 1.5, 600)
+    for log_sd in log_sds:  # Henderson's equations
+        prior = np.diag(np.r_[1 / 4, 1.0, np.full(8, np.exp(-2 * log_sd))])
+        precision = design.T @ design + prior
+        mean = np.linalg.solve(precision, design.T @ y)
+        marginal = 0.5 * (np.linalg.slogdet(prior)[1] - np.linalg.slogdet(precision)[1] + mean @ precision @ mean)
+        weights.append(marginal - 0.5 * (np.exp(log_sd) / 0.7) ** 2 + log_sd)
+        means.append(mean)
+        squares.append(np.diag(np.linalg.inv(precision)) + mean**2)
+    weight = np.exp(np.array(weights) - np.max(weights))
+    weight /= weight.sum()
+    mean, square = weight @ np.array(means), weight @ np.array(squares)
+    sd, scale = np.sqrt(square - mean**2), weight @ log_sds
+    spread = np.sqrt(weight @ (log_sds - scale) ** 2)
+    return (
+        model,
+        {"coefficients": mean[:2], "g": mean[2:], "log_sd(g)": scale},
+        {"coefficients": sd[:2], "g": sd[2:], "log_sd(g)": spread},
+    )
+
+
+def test_linear_mixed_model() -> None:
+    """The expansion is exact: every decision accepts, and the posterior is known."""
+    model, mean, sd = linear()
+    _, trace = drawn(model)
+    assert trace.is_accepted.mean() > 0.999
+    scores = z_scores({name: trace.position[name] for name in mean}, mean, sd)
+    assert np.all(np.abs(scores) < Z_LIMIT), scores
+
+
+def test_the_check_refuses_another_scale() -> None:
+    model, mean, sd = linear()
+    wrong = Regression(
+        model.family, y=model.data["y"], x=model.data["x"][:, 1:], groups={"g": np.arange(240) % 8},
+        prior=Prior(Normal(1.0), Normal(2.0), 0.2),
+    )  # fmt: skip
+    _, trace = drawn(wrong)
+    assert np.any(np.abs(z_scores({name: trace.position[name] for name in mean}, mean, sd)) > Z_LIMIT)
+
+
+# ---- logistic, two groups: quadrature over both predictors and the scale ------------------------
+
+
+def logistic() -> tuple[Regression, dict[str, Any], dict[str, Any]]:
+    random, rows = np.random.default_rng(SEED), 3000
+    group = np.arange(rows) % 2
+    y = random.random(rows) < expit(np.array([-2.5, -1.5])[group])
+    model = Regression(families.Bernoulli(), y=y, groups={"g": Group(group)}, prior=Prior(intercept=Normal(2.0)))
+    ones, count = np.bincount(group, weights=y), np.bincount(group)
+    best = np.log(ones / (count - ones))
+    reach = 7 / np.sqrt(ones)
+    eta = [np.linspace(best[k] - reach[k], best[k] + reach[k], 81) for k in (0, 1)]
+    log_sd = np.linspace(-7, 2.5, 300)
+    a, b, s = np.meshgrid(*eta, log_sd, indexing="ij")
+    # beta ~ N(0, 4) and eta ~ N(beta, sd^2): given both, beta is normal, and eta is jointly normal without it.
+    variance = np.exp(2 * s)
+    precision = 1 / 4 + 2 / variance
+    centre = (a + b) / variance / precision
+    log_density = -0.5 * ((a**2 + b**2) / variance - centre**2 * precision) - 0.5 * np.log(precision) - 2 * s
+    log_density += stats.binom.logpmf(ones[0], count[0], expit(a)) + stats.binom.logpmf(ones[1], count[1], expit(b))
+    log_density += -0.5 * np.exp(2 * s) + s
+    weight = np.exp(log_density - log_density.max())
+    weight /= weight.sum()
+    of = {"coefficients": (centre, 1 / precision), "g0": (a - centre, 1 / precision), "g1": (b - centre, 1 / precision)}
+    of["log_sd(g)"] = (s, 0 * s)
+    mean = {name: np.sum(weight * at) for name, (at, _) in of.items()}
+    sd = {name: np.sqrt(np.sum(weight * (at**2 + var)) - mean[name] ** 2) for name, (at, var) in of.items()}
+    return model, mean, sd
+
+
+def by_name(trace: tc.Trace) -> dict[str, np.ndarray]:
+    position = trace.position
+    first, second = np.moveaxis(position["g"], -1, 0)
+    return {
+        "coefficients": position["coefficients"][..., 0], "g0": first, "g1": second, "log_sd(g)": position["log_sd(g)"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("acceptance", [tc.Penalty(), tc.Metropolis()], ids=["penalty", "metropolis"])
+def test_logistic_mixed_model(acceptance: Any) -> None:
+    model, mean, sd = logistic()
+    _, trace = drawn(model, acceptance)
+    scores = z_scores(by_name(trace), mean, sd)
+    assert np.all(np.abs(scores) < Z_LIMIT), scores
+
+
+def test_the_check_refuses_a_surrogate_with_wrong_sums() -> None:
+    """The residuals of rows would no longer add up to what the sums leave."""
+    model, mean, sd = logistic()
+    prepared = tc.prepare(model, progress=False)
+    right = prepared.surrogate
+    assert isinstance(right, Predictors)
+    sums = right.sums._replace(terms=tuple(of._replace(first=of.first + 8.0) for of in right.sums.terms))
+    wrong = Predictors(model.posterior, prepared.source, right.position, sums=sums, reach=right.reach)
+    kernel = prepared.kernel()
+    kernel = tc.MetropolisHastings(
+        kernel.posterior, kernel.source, proposal=kernel.proposal, acceptance=tc.Penalty(), surrogate=wrong
+    )
+    key = jax.random.key(SEED)
+    trace = tc.sample(
+        key, kernel, prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, num_warmup=40, scan=0, progress=False
+    )
+    assert np.any(np.abs(z_scores(by_name(trace), mean, sd)) > Z_LIMIT)
