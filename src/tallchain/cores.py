@@ -14,6 +14,11 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def divisor(count: int, most: int) -> int:
+    """Return the largest number, at most `most`, that divides `count`."""
+    return next((each for each in range(most, 1, -1) if count % each == 0), 1)
+
+
 def in_order(function: Callable[[int], Any], values: Sequence[int], threads: int) -> Iterator[Any]:
     """Yield what a function returns for each value, some of them computed ahead."""
     if len(values) == 1:

@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
-from tallchain.cores import num_cores
+from tallchain.cores import divisor, num_cores
 from tallchain.functions import SOON, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import fold_in, make_key
@@ -35,6 +35,7 @@ from tallchain.types import Array, CensusSource, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
 _TOGETHER, _WRITTEN_OUT = 8, 4  # turns before an accelerator waits for the host to go on; turns that it is sent at once
+_CACHED = 2**17  # numbers of all positions whose candidates are made together on a CPU
 _SCANNING = 0.75  # of the chains must have asked for a census, for all to read wide windows
 
 
@@ -149,6 +150,9 @@ def _run(
 
     def open_all(lanes: Lane) -> Lane:
         noise = jax.tree.map(lambda leaf: leaf[chains, lanes.draw - first], ahead)
+        size = len(first) if share == 0 else _together(lanes)
+        if size < len(first):
+            return lax.map(lambda each: _open(kernel, schedule, *each), (lanes, noise), batch_size=size)
         return jax.vmap(partial(_open, kernel, schedule))(lanes, noise)
 
     def is_on(carry: tuple[Array, Lane, Array]) -> Array:
@@ -158,7 +162,8 @@ def _run(
     def some_turns(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
         if together == 1:
             return turn(carry)
-        return lax.fori_loop(0, together, lambda _, carry: turn(carry), carry, unroll=_WRITTEN_OUT)
+        # A costly proposal is large: to write it out several times takes long to compile.
+        return lax.fori_loop(0, together, lambda _, carry: turn(carry), carry, unroll=1 if share else _WRITTEN_OUT)
 
     _, lanes, record = lax.while_loop(is_on, some_turns, (jnp.zeros((), jnp.int32), lanes, record))
     return lanes, record
@@ -174,13 +179,12 @@ _LONG, _SHORT = _sampler(), _sampler(compiler_options=SOON)  # the second is com
 
 
 class _Programs(NamedTuple):
-    """Compiled for the chains of one group."""
+    """Compiled for the chains of one group; `like` has the shapes of a recorded draw."""
 
     start: Any
     draw_ahead: Any
     run: Any
     like: Drawn
-    """Shapes of a recorded draw."""
 
 
 class Runner:
@@ -195,16 +199,15 @@ class Runner:
         kernel: Machine,
         schedule: Schedule,
         keys: Array,
-        slots: int | Callable[[int], int],
-        groups: int | None = None,
+        slots: Any,
+        groups: Any = None,
         *,
         is_short: bool = False,
     ) -> None:
         # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
         self._shared = jax.device_put((kernel, schedule))
         self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
-        self.slots = 0
-        """Of a chunk, for each chain: by the device memory that one slot of all chains takes."""
+        self.slots = 0  # of a chunk, for each chain: by the device memory that one slot of all chains takes
         self._draw_ahead, self._run = _SHORT if is_short else _LONG
         self._num_groups = groups or num_groups(len(keys))
         self._words = self._split(np.asarray(jr.key_data(keys)))
@@ -214,8 +217,7 @@ class Runner:
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Open the trial of a draw, the first by default, of every chain; compiles everything."""
-        parts = self._split(positions)
-        draw = jax.device_put(np.int32(draw))
+        parts, draw = self._split(positions), jax.device_put(np.int32(draw))
         if self._programs is None:
             self._programs = self._compile(self._words[0], parts[0], draw)
         with named_faults():
@@ -318,10 +320,7 @@ def execute(compiled: Any, *arguments: Any, **ends: Any) -> tuple[Lane, Array]:
 
 def num_groups(num_chains: int) -> int:
     """Number of equal groups to divide the chains into: one per core of a CPU if that divides evenly."""
-    if jax.default_backend() != "cpu":
-        return 1
-    most = min(num_cores(), num_chains // _LEAST_GROUP)
-    return next((groups for groups in range(most, 1, -1) if num_chains % groups == 0), 1)
+    return divisor(num_chains, min(num_cores(), num_chains // _LEAST_GROUP)) if jax.default_backend() == "cpu" else 1
 
 
 def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple[Lane, Array, Drawn]:
@@ -330,11 +329,8 @@ def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple
     trial, is_decided, is_accepted = now.judge(now.look(lane.position, lane.trial))
     is_decided &= ~lane.is_waiting & (lane.draw < last)
     position, verdict = now.close(lane.position, trial, is_decided & is_accepted)
-    return (
-        Lane(lane.draw + is_decided, position, trial, lane.is_waiting | is_decided),
-        is_decided,
-        Drawn(position, verdict),
-    )
+    lane = Lane(lane.draw + is_decided, position, trial, lane.is_waiting | is_decided)
+    return lane, is_decided, Drawn(position, verdict)
 
 
 def _scan(kernel: Machine, schedule: Schedule, lane: Lane) -> Lane:
@@ -364,6 +360,12 @@ def _share_waiting(kernel: Machine) -> float:
     """Share of the chains that must wait before candidates are made; 0 if each gets its own at once."""
     proposal = kernel.proposal if isinstance(kernel, MetropolisHastings) else None
     return proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
+
+
+def _together(lanes: Lane) -> int:
+    """Chains whose costly candidates are made together: as many as a core's cache holds, and all on accelerators."""
+    chains, size = len(lanes.draw), sum(leaf.size for leaf in jax.tree.leaves(lanes.position))
+    return divisor(chains, min(chains, _CACHED * chains // size) if jax.default_backend() == "cpu" else chains)
 
 
 def _scans_first(kernel: Machine) -> bool:

@@ -103,13 +103,22 @@ class Conditional:
 
     def back(self, w: Array) -> PyTree:
         """t(w)."""
+        return self._both(w)[0]
+
+    def log_det(self, w: Array) -> Array:
+        """log |dt/dw|, up to a constant: of the powers of the scales, and of L_g^-T."""
+        return self._both(w)[1]
+
+    def _both(self, w: Array) -> tuple[PyTree, Array]:
+        """By the same operations for both, so that a program that needs both does them once."""
         layout, r = self.layout, self.position
         sizes = [len(self.factor), len(layout.terms), *(int(np.size(r[name])) for name in self._hyper)]
         head, scales, *hyper, rest = jnp.split(w, np.cumsum(sizes))
         position = {term.log_sd: r[term.log_sd] + self.spread[k] * scales[k] for k, term in enumerate(layout.terms)} | {
             name: r[name] + values.reshape(r[name].shape) for name, values in zip(self._hyper, hyper, strict=True)
         }
-        head = (self._head_of(r) + dot(self.factor, head)) * jnp.exp(self._shift(position))
+        shift = self._shift(position)
+        head = (self._head_of(r) + dot(self.factor, head)) * jnp.exp(shift)
         position |= layout.with_dense(head[: layout.num_dense])
         at = layout.num_dense
         for number in layout.head:
@@ -120,7 +129,8 @@ class Conditional:
         effects = _back_substituted(factors, list(rest.reshape(len(layout.tail), -1))) if layout.tail else []
         for number, mean, effect in zip(layout.tail, means, effects, strict=True):
             position[layout.terms[number].name] = mean + effect
-        return {name: position[name] for name in r}
+        log_det = jnp.sum(shift) - sum(jnp.sum(jnp.log(row[-1])) for row in factors)
+        return {name: position[name] for name in r}, log_det
 
     def to(self, position: PyTree) -> Array:
         """w."""
@@ -135,12 +145,6 @@ class Conditional:
         apart = [position[layout.terms[at].name] - mean for at, mean in zip(layout.tail, means, strict=True)]
         rest = _times_transposed(factors, apart)
         return jnp.concatenate([plain, jnp.stack(scales) if scales else jnp.zeros(0), *hyper, *rest])
-
-    def log_det(self, w: Array) -> Array:
-        """log |dt/dw|, up to a constant: of the powers of the scales, and of L_g^-T."""
-        position = self.back(w)
-        factors, _ = self._given(position, self._head_of(position))
-        return jnp.sum(self._shift(position)) - sum(jnp.sum(jnp.log(row[-1])) for row in factors)
 
     # ---- its parts ------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from tallchain.types import Posterior, PyTree, Source, Target
 _CHAINS, _WARMUP, _DRAWS = 8, 10, 40  # of the surrogate, at each place
 _FAR = 0.5  # standard deviations from the reference to the mean: root mean square, and largest of dense parameters
 _MOST_MOVES = 4
-_ENERGY = 0.9  # standard deviation of the error of the energy to aim at: about two thirds of the steps are accepted
+_ENERGY = 0.45  # standard deviation of the error of the energy, if it were as said: about three quarters are accepted
 _LEAST_STEPS = 3
 _LEAST_ACCEPTANCE = 0.5
 _SHORTENINGS = 4
