@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -16,6 +17,7 @@ from conftest import SEED
 from tallchain.models import Group, Prior, Regression, families
 from tallchain.models.priors import Normal
 from tallchain.surrogates import Predictors
+from tallchain.surrogates.own_ground import rows_depend_on
 
 CHAINS = 100
 DRAWS = 120
@@ -89,6 +91,35 @@ def test_the_check_refuses_another_scale() -> None:
     )  # fmt: skip
     _, trace = drawn(wrong)
     assert np.any(np.abs(z_scores({name: trace.position[name] for name in mean}, mean, sd)) > Z_LIMIT)
+
+
+def test_own_posterior_with_a_hierarchical_prior() -> None:
+    """The same model written by hand, centred: its joint mode is where the scale is 0."""
+    model, mean, sd = linear()
+
+    def log_prior(t: Any) -> Any:
+        effects = -0.5 * jnp.sum((t["g"] * jnp.exp(-t["log_sd(g)"])) ** 2) - 8 * t["log_sd(g)"]
+        scale = -0.5 * (jnp.exp(t["log_sd(g)"]) / 0.7) ** 2 + t["log_sd(g)"]
+        return effects + scale - 0.5 * (t["coefficients"][0] ** 2 / 4 + t["coefficients"][1] ** 2)
+
+    def log_likelihood(t: Any, row: Any) -> Any:
+        return -0.5 * (row["y"] - row["x"] @ t["coefficients"] - t["g"][row["groups"][0]]) ** 2
+
+    posterior = tc.Posterior(log_prior, log_likelihood)
+    start = {"coefficients": np.zeros(2, np.float32), "g": np.zeros(8, np.float32), "log_sd(g)": np.float32(-0.5)}
+    source = tc.Shuffled(model.data, 20)
+    np.testing.assert_array_equal(rows_depend_on(posterior, source, start), [True] * 10 + [False])
+    prepared = tc.prepare(posterior, source, start, progress=False)
+    assert "NUTS on the surrogate posterior" in str(prepared)
+    with pytest.raises(ValueError, match="has no mode"):
+        _ = prepared.laplace
+    key = jax.random.key(SEED)
+    trace = tc.sample(
+        key, prepared.kernel(), prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, num_warmup=40, scan=0,
+        progress=False,
+    )  # fmt: skip
+    scores = z_scores({name: trace.position[name] for name in mean}, mean, sd)
+    assert np.all(np.abs(scores) < Z_LIMIT), scores
 
 
 # ---- logistic, two groups: quadrature over both predictors and the scale ------------------------

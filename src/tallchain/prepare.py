@@ -6,17 +6,23 @@ import dataclasses
 import time
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.models import Regression
+from tallchain.models.likelihood import regression_of
 from tallchain.prepared import Prepared
 from tallchain.progress import shown
 from tallchain.proposals import PCN, RandomWalk
 from tallchain.sources import as_shuffled, check_plain
 from tallchain.surrogates import Influence, Laplace, Predictors, Reference, Taylor, find_reference, influence
-from tallchain.surrogates.bulk import find_bulk, has_no_mode
+from tallchain.surrogates.bulk import has_no_mode
+from tallchain.surrogates.grounds import RegressionGround
+from tallchain.surrogates.own_ground import OwnGround, rows_depend_on
 from tallchain.surrogates.passes import is_dense_regression
 from tallchain.surrogates.poor_groups import poor_groups
-from tallchain.surrogates.settling import Settled, settle
+from tallchain.surrogates.settling import Ground, Place, Settled, settle
+from tallchain.surrogates.start import check_start
 from tallchain.types import Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, check_switch, is_whole
 
@@ -70,8 +76,11 @@ def prepare(
     num_rows = source.population.total
     least = min(LEAST_ROWS, num_rows) if batch_size is None else batch_size
     options: dict[str, Any] = {"batch_size": least, "num_draws": num_draws, "seed": seed, "progress": progress}
-    found = _settled if has_no_mode(posterior) else _at_mode
-    chosen = found(posterior, source, initial, orders, least, options)
+    place = _place_without_mode(posterior, source, initial, progress=progress)
+    if place is None:
+        chosen = _at_mode(posterior, source, initial, orders, least, options)
+    else:
+        chosen = _settled(posterior, source, *place, least, options)
     rows = chosen.influence
     if batch_size is None and rows.chosen.rows > least:
         most = num_rows - rows.chosen.num_exact
@@ -144,27 +153,38 @@ def _at_mode(
     return _Chosen(reference, laplace, surrogate, found, proposal, findings, rows_swept)
 
 
+def _place_without_mode(
+    posterior: Posterior, source: Source, initial: PyTree, *, progress: bool
+) -> tuple[Ground, Place] | None:
+    """Find a place in the bulk of a posterior whose scales have no mode; None if it has no such scales."""
+    if has_no_mode(posterior):
+        ground = RegressionGround(posterior, source)
+        with shown(progress, "finding the bulk of the posterior", is_step=True) as show:
+            say = lambda sweeps, far: show(sweeps, f"sweep {sweeps}, {far:.2g} standard deviations")  # noqa: E731
+            return ground, ground.place(initial, say)
+    if regression_of(posterior) is not None:
+        return None
+    check_start(posterior, source, initial, 1)
+    is_free = rows_depend_on(posterior, source, initial)
+    if np.all(is_free) or not np.any(is_free):
+        return None
+    ground = OwnGround(posterior, source, initial, is_free)
+    return ground, ground.place(initial, progress=progress)
+
+
 def _settled(
-    posterior: Posterior,
-    source: Source,
-    initial: PyTree,
-    orders: tuple[int, ...],
-    least: int,
-    options: dict[str, Any],
+    posterior: Posterior, source: Source, ground: Ground, place: Place, least: int, options: dict[str, Any]
 ) -> _Chosen:
-    """Find a place in the bulk, expand there, and propose by transitions of the surrogate posterior."""
-    progress = options["progress"]
-    with shown(progress, "finding the bulk of the posterior", is_step=True) as show:
-        bulk = find_bulk(posterior, source, initial, lambda sweeps, far: show(sweeps, f"sweep {sweeps}, {far:.2g} sd"))
-    settled = settle(posterior, source, bulk, seed=options["seed"], progress=progress)
+    """Expand in the bulk, and propose by transitions of the surrogate posterior."""
+    settled = settle(ground, place, seed=options["seed"], progress=options["progress"])
     found = influence(posterior, source, settled.surrogate, None, draws=settled.draws, **options)
     findings = [
-        f"surrogate            chosen: order {settled.surrogate.order} in the predictors; rows needed to estimate a "
+        f"surrogate            chosen: order {settled.surrogate.order}; rows needed to estimate a "
         f"log ratio: {found.chosen.cost(least):,.0f}",
         f"steps                {settled.transition.algorithm.upper()} on the surrogate posterior, which reads no row; "
         f"an exact test would accept {found.acceptance:.0%} of independent draws from it",
         *settled.complaints,
-        *poor_groups(posterior, source, found.stored_scores),
+        *(poor_groups(posterior, source, found.stored_scores) if regression_of(posterior) else ()),
     ]
     swept = settled.rows_swept + found.rows_swept
     return _Chosen(settled, None, settled.surrogate, found, settled.transition, findings, swept)

@@ -12,31 +12,37 @@ from tallchain.parts import part, static
 from tallchain.types import Array, Block, Posterior, Source
 
 _SHARE = 0.05  # of the noise of all rows, from one group
-_TIMES = 20.0  # what is due to it by its number among the groups
+_TIMES = 20.0  # its share of the rows
 _NAMED = 5
 
 
 def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray) -> tuple[str, ...]:
-    """Name groups that make much more of the noise of a decision than others, given the scores of the rows."""
+    """Name groups that make much more of the noise of a decision than their rows would, given the scores of the rows.
+
+    The number of levels does not matter: one of ten carriers may have thirty rows. If it flies on one route, the route
+    is named too.
+    """
     layout = layout_of(posterior)
     labels, found = dict(getattr(posterior, "names", ())), []
     for term in (term for term in layout.terms if term.slope is None):
-        sums = source.sweep(_Noise(jax.device_put(scores), term.factor, term.num_levels), results=term.num_levels)
-        share = sums / max(float(sums.sum()), 1e-30)
-        worst = [int(at) for at in np.argsort(-share)[:_NAMED] if share[at] > max(_SHARE, _TIMES / term.num_levels)]
+        size = term.num_levels
+        noise, rows = source.sweep(_Noise(jax.device_put(scores), term.factor, size), results=2 * size)
+        share = noise / max(float(noise.sum()), 1e-30)
+        least = np.maximum(_SHARE, _TIMES * rows / max(float(rows.sum()), 1.0))
+        worst = [int(at) for at in np.argsort(-share)[:_NAMED] if share[at] > least[at]]
         if worst:
             names = labels.get(term.name)
             named = ", ".join(f"{names[at] if names else at} ({share[at]:.0%})" for at in worst)
             found.append(
                 f"groups               of {term.name!r}: the expansion is poor for {named} (share of the noise of a "
-                "decision): few rows, or outcomes that are all alike"
+                "decision): few rows, outcomes that are all alike, or rows of such a group of another factor"
             )
     return tuple(found)
 
 
 @part
 class _Noise:
-    """For a block: the sum of the squared scores by level."""
+    """For a block: the sum of the squared scores by level, and the number of rows."""
 
     scores: Array
     factor: int = static()
@@ -44,4 +50,5 @@ class _Noise:
 
     def __call__(self, block: Block) -> Array:
         values = jnp.where(block.is_valid, lax.dynamic_slice_in_dim(self.scores, block.index[0], len(block.index)), 0)
-        return jax.ops.segment_sum(values**2, block.rows["groups"][:, self.factor], self.num_levels)
+        both = jnp.stack([values**2, block.is_valid.astype(values.dtype)], 1)
+        return jax.ops.segment_sum(both, block.rows["groups"][:, self.factor], self.num_levels).T

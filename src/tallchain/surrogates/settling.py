@@ -1,52 +1,34 @@
-"""A reference in the bulk of a posterior, and a sampler of its surrogate: expand, sample the surrogate, move.
+"""A reference in the bulk of a posterior that has no mode, and a sampler of its surrogate: expand, sample, move.
 
-The expansion is made where a search ended (`find_bulk`). The surrogate posterior is sampled without reading a row, and
-if the mean of its draws is far from the reference, the expansion is made there instead: one more sweep. It is over when
-the mean is within half a standard deviation.
-
-The draws are of Hamiltonian Monte Carlo in coordinates in which the surrogate posterior is nearly standard normal
-(`Conditional`): there a trajectory of length pi/2, a quarter of a turn, ends at a point that is nearly independent of
-where it began, and the step size for d coordinates is known in advance, since the error of the energy has a standard
-deviation of about step^2 sqrt(d/32) (Beskos et al. 2013). With a shrinkage prior, whose posterior is far from normal in
-any coordinates, the No-U-Turn Sampler is adapted instead.
+The expansion is made where a search ended, with the scales held. The surrogate posterior is sampled without reading a
+row, and if the mean of its draws is far from the reference, the expansion is made there instead: one more sweep. It is
+over when the mean is within half a standard deviation.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 from jax import random as jr
 
 from tallchain.keys import make_key
-from tallchain.models.likelihood import layout_of
 from tallchain.progress import shown
-from tallchain.proposals.adapting import adapt_transition, sample_surrogate
 from tallchain.proposals.transition import Transition
-from tallchain.surrogates.bulk import Bulk
-from tallchain.surrogates.conditional import Conditional
-from tallchain.surrogates.predictor_sums import Sums, sum_predictors
-from tallchain.surrogates.predictors import Predictors
-from tallchain.surrogates.structure import reach_of
-from tallchain.types import Posterior, PyTree, Source, Target
+from tallchain.types import Population, PyTree
 
-_CHAINS, _WARMUP, _DRAWS = 8, 10, 40  # of the surrogate, at each place
 _FAR = 0.5  # standard deviations from the reference to the mean: root mean square, and largest of dense parameters
 _MOST_MOVES = 4
-_ENERGY = 0.45  # standard deviation of the error of the energy, if it were as said: about three quarters are accepted
-_LEAST_STEPS = 3
-_LEAST_ACCEPTANCE = 0.5
-_SHORTENINGS = 4
-_ADAPTATION = 300  # steps, with a shrinkage prior
+LEAST_ACCEPTANCE = 0.5
+"""Of the steps of a sampler of the surrogate posterior."""
 
 
 class Settled(NamedTuple):
     """An expansion in the bulk, and what samples it."""
 
-    surrogate: Predictors
+    surrogate: Any
     transition: Transition
     draws: PyTree
     """From the surrogate posterior, along a first axis, in random order."""
@@ -84,7 +66,7 @@ class Settled(NamedTuple):
                 f"NOT SETTLED          after {len(self.moves)} expansions the mean of the surrogate's draws is still "
                 f"{self.moves[-1]:.2g} standard deviations from the reference"
             )
-        if self.acceptance < _LEAST_ACCEPTANCE:
+        if self.acceptance < LEAST_ACCEPTANCE:
             found.append(
                 f"SHORT STEPS          {self.acceptance:.0%} of the steps on the surrogate posterior are accepted: it "
                 "is far from normal, and chains will move slowly"
@@ -99,83 +81,90 @@ class Settled(NamedTuple):
         return jax.tree.map(lambda leaf: leaf[order], self.draws)
 
 
-def settle(posterior: Posterior, source: Source, bulk: Bulk, *, seed: int = 0, progress: bool = False) -> Settled:
-    """Expand at a place in the bulk, and move until the mean of the surrogate's draws is near the reference."""
-    position, sums, moves, begun = bulk.position, bulk.sums, [], time.perf_counter()
-    key = make_key(seed)
+class Sampled(NamedTuple):
+    """Draws from a surrogate posterior, and what made them."""
+
+    transition: Transition
+    draws: PyTree
+    """By chain and draw, on the host."""
+    acceptance: float
+    """Share of the steps that moved."""
+
+
+class Ground(Protocol):
+    """What a reference may be moved on: a posterior with all its rows."""
+
+    population: Population
+
+    def expanded(self, position: PyTree) -> Any:
+        """Return the surrogate at a position, by a sweep over all rows."""
+        ...
+
+    def sampled(self, key: jax.Array, surrogate: Any) -> Sampled:
+        """Sample the surrogate posterior; no row is read."""
+        ...
+
+    def of_rows(self, position: PyTree) -> tuple[np.ndarray, np.ndarray]:
+        """Return the parameters on which every row may depend, and those on which any does, along a last axis."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where a search ended, and what it cost."""
+
+    position: PyTree
+    surrogate: Any
+    """The expansion there."""
+    num_passes: int
+    rows_swept: int
+    seconds: float
+
+
+def settle(ground: Ground, place: Place, *, seed: int = 0, progress: bool = False) -> Settled:
+    """Move from a place until the mean of the surrogate's draws is near the reference."""
+    surrogate, moves, begun, key = place.surrogate, [], time.perf_counter(), make_key(seed)
     while True:
-        surrogate = _expanded(posterior, source, position, sums)
         with shown(progress, "sampling the surrogate", is_step=True):
-            transition, draws, acceptance = _sampled(jr.fold_in(key, len(moves)), posterior, surrogate)
-        moves.append(_distance(surrogate, draws))
+            sampled = ground.sampled(jr.fold_in(key, len(moves)), surrogate)
+        moves.append(_distance(ground, surrogate.position, sampled.draws))
         if moves[-1] <= _FAR or len(moves) > _MOST_MOVES:
             break
-        position = jax.tree.map(lambda leaf: np.mean(leaf, (0, 1), dtype=np.float64).astype(leaf.dtype), draws)
+        mean = jax.tree.map(lambda leaf: np.mean(leaf, (0, 1), dtype=np.float64).astype(leaf.dtype), sampled.draws)
         with shown(progress, "expanding at the mean of the surrogate's draws", is_step=True):
-            sums = sum_predictors(posterior, source, position)
-    population = source.population
-    passes = bulk.num_passes + len(moves) - 1
-    swept = bulk.rows_swept + (len(moves) - 1) * (population.num_rows + population.num_exact)
-    mixed, seconds = _mixed(draws, seed), bulk.seconds + time.perf_counter() - begun
-    return Settled(surrogate, transition, mixed, tuple(moves), acceptance, population.total, passes, swept, seconds)
+            surrogate = ground.expanded(mean)
+    population, more = ground.population, len(moves) - 1
+    return Settled(
+        surrogate,
+        sampled.transition,
+        _mixed(sampled.draws, seed),
+        tuple(moves),
+        sampled.acceptance,
+        population.total,
+        place.num_passes + more,
+        place.rows_swept + more * (population.num_rows + population.num_exact),
+        place.seconds + time.perf_counter() - begun,
+    )
 
 
-def _expanded(posterior: Posterior, source: Source, position: PyTree, sums: Sums) -> Predictors:
-    layout = layout_of(posterior)
-    log_sds = {term.log_sd: float(position[term.log_sd]) for term in layout.terms}
-    reach = reach_of(layout, sums, float(posterior.temperature), log_sds)
-    return Predictors(posterior, source, position, sums=sums, reach=reach)
-
-
-def _sampled(key: jax.Array, posterior: Posterior, surrogate: Predictors) -> tuple[Transition, PyTree, float]:
-    """Return a transition, draws by chain and draw, and the share of its steps that moved."""
-    coordinates = Conditional(posterior, surrogate)
-    target = Target(posterior, surrogate, None)  # ty: ignore[invalid-argument-type]
-    size = coordinates.size
-    starts = coordinates.many(jr.normal(jr.fold_in(key, 0), (_CHAINS, size)))
-    if surrogate.layout.hyper:
-        adapted = adapt_transition(
-            jr.fold_in(key, 1), target, starts, coordinates=coordinates, num_steps=_ADAPTATION, progress=False
-        )
-        draws = sample_surrogate(jr.fold_in(key, 2), target, adapted.transition, adapted.positions, _DRAWS)
-        return adapted.transition, _on_host(draws), _share_moved(_on_host(draws))
-    steps = max(_LEAST_STEPS, math.ceil(math.pi / 2 / (32 * _ENERGY**2 / size) ** 0.25))
-    for shortening in range(_SHORTENINGS):
-        parameters = {"step_size": math.pi / 2 / steps, "inverse_mass_matrix": np.ones(size)}
-        transition = Transition("hmc", parameters | {"num_integration_steps": steps}, coordinates)
-        some = _on_host(sample_surrogate(jr.fold_in(key, 2), target, transition, starts, _WARMUP + _DRAWS))
-        draws = jax.tree.map(lambda leaf: leaf[:, _WARMUP:], some)
-        acceptance = _share_moved(draws)
-        if acceptance >= _LEAST_ACCEPTANCE or shortening == _SHORTENINGS - 1:
-            break
-        steps = math.ceil(1.5 * steps)
-    return transition, draws, acceptance
-
-
-def _on_host(tree: PyTree) -> PyTree:
-    return jax.tree.map(np.asarray, tree)
-
-
-def _share_moved(draws: PyTree) -> float:
-    first = draws["coefficients"].reshape(*draws["coefficients"].shape[:2], -1)[..., 0]
+def share_moved(draws: PyTree) -> float:
+    """Return the share of steps that moved, given draws by chain and draw."""
+    first = jax.tree.leaves(draws)[0]
+    first = first.reshape(*first.shape[:2], -1)[..., 0]
     return float(np.mean(first[:, 1:] != first[:, :-1]))
 
 
-def _distance(surrogate: Predictors, draws: PyTree) -> float:
+def _distance(ground: Ground, position: PyTree, draws: PyTree) -> float:
     """From the reference to the mean of the draws, over the parameters that rows depend on."""
-    layout, r = surrogate.layout, surrogate.position
-
-    def distances(name: str) -> np.ndarray:
-        of = draws[name].astype(np.float64)
-        return np.ravel((of.mean((0, 1)) - np.asarray(r[name])) / np.maximum(of.std((0, 1)), 1e-30))
-
-    dense = np.concatenate([distances(name) for name in ("coefficients", *layout.shared)])
-    every = np.concatenate([dense, *(distances(term.name) for term in layout.terms)])
-    return float(max(np.sqrt(np.mean(every**2)), np.max(np.abs(dense))))
+    here, there = ground.of_rows(jax.tree.map(np.asarray, position)), ground.of_rows(draws)
+    dense, every = (
+        (np.mean(of, (0, 1), dtype=np.float64) - at) / np.maximum(np.std(of, (0, 1), dtype=np.float64), 1e-30)
+        for at, of in zip(here, there, strict=True)
+    )
+    return float(max(np.sqrt(np.mean(every**2)), np.max(np.abs(dense), initial=0.0)))
 
 
 def _mixed(draws: PyTree, seed: int) -> PyTree:
     """Return the draws of all chains in random order."""
-    count = int(np.prod(draws["coefficients"].shape[:2]))
+    count = int(np.prod(np.shape(jax.tree.leaves(draws)[0])[:2]))
     order = np.random.default_rng(seed).permutation(count)
     return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:])[order], draws)

@@ -1,0 +1,86 @@
+"""A user's own posterior with coordinates on which no row depends, for `settle`: scales, hyperparameters.
+
+With a hierarchical or a shrinkage prior the joint mode is where a scale is 0. So these coordinates are held while the
+others climb; then the likelihood is expanded, which they have no part in, and the surrogate posterior of all
+coordinates is sampled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from tallchain.arrays import as_floats
+from tallchain.functions import QUICKLY, program
+from tallchain.models.posterior import Posterior as MadePosterior
+from tallchain.parts import replace
+from tallchain.surrogates.grounds import CHAINS, adapted, without_rows
+from tallchain.surrogates.reference import find_reference
+from tallchain.surrogates.settling import Place, Sampled
+from tallchain.surrogates.taylor import Taylor
+from tallchain.types import Array, Posterior, PyTree, Source
+
+_ROWS = 256  # at which to see on which coordinates rows depend
+_AWAY = 0.1  # from the start, at one more place
+
+
+def rows_depend_on(posterior: Posterior, source: Source, start: PyTree) -> np.ndarray:
+    """Return for each coordinate of the flattened position whether any of some rows depends on it."""
+    rows = source.some_rows(_ROWS)
+    flat = np.asarray(ravel_pytree(jax.tree.map(as_floats, start))[0])
+    away = flat + (_AWAY * np.random.default_rng(0).normal(size=flat.size)).astype(flat.dtype)
+    return np.asarray(_depends(posterior, jax.tree.map(as_floats, start), np.stack([flat, away]), rows))
+
+
+@program(compiler_options=QUICKLY)
+def _depends(posterior: Posterior, like: PyTree, places: Array, rows: PyTree) -> Array:
+    unravel = ravel_pytree(like)[1]
+
+    def slopes(flat: Array, row: PyTree) -> Array:
+        return jax.grad(lambda flat: posterior.log_likelihood(unravel(flat), row))(flat) != 0
+
+    return jnp.any(jax.vmap(lambda flat: jnp.any(jax.vmap(slopes, (None, 0))(flat, rows), 0))(places), 0)
+
+
+class OwnGround:
+    """A posterior, and which coordinates of its flattened position rows depend on."""
+
+    def __init__(self, posterior: Posterior, source: Source, like: PyTree, is_free: np.ndarray) -> None:
+        self._posterior, self._source, self._is_free = posterior, source, is_free
+        self._shapes = [np.shape(leaf) for leaf in jax.tree.leaves(like)]
+        self.population = source.population
+
+    def place(self, start: PyTree, *, progress: bool) -> Place:
+        """Find the mode of the other coordinates, with these held at the start; expand there."""
+        flat, unravel = ravel_pytree(jax.tree.map(as_floats, start))
+        free, held = np.flatnonzero(self._is_free), np.asarray(flat)
+        whole = lambda some: unravel(jnp.asarray(held).at[free].set(some))  # noqa: E731
+        posterior = MadePosterior(
+            lambda some: self._posterior.log_prior(whole(some)),
+            lambda some, row: self._posterior.log_likelihood(whole(some), row),
+            self._posterior.temperature,
+        )
+        found = find_reference(posterior, self._source, held[free], progress=progress)
+        position = whole(found.position)
+        swept = found.rows_swept + self.population.num_rows + self.population.num_exact
+        return Place(position, self.expanded(position), found.num_passes + 1, swept, found.seconds)
+
+    def expanded(self, position: PyTree) -> Taylor:
+        """Expand in the parameters."""
+        return replace(Taylor(self._posterior, self._source, position, 2), rows_swept=0)  # programs are kept by it
+
+    def sampled(self, key: Array, surrogate: Taylor) -> Sampled:
+        """Adapt the No-U-Turn Sampler."""
+        starts = jax.tree.map(lambda leaf: np.tile(leaf, (CHAINS,) + (1,) * np.ndim(leaf)), surrogate.position)
+        return adapted(key, without_rows(self._posterior, surrogate), starts, None)
+
+    def of_rows(self, position: PyTree) -> tuple[np.ndarray, np.ndarray]:
+        """Return all coordinates but those held, twice: which of them every row depends on is not known."""
+        pairs: Any = zip(jax.tree.leaves(position), self._shapes, strict=True)
+        flat = [np.reshape(leaf, (*leaf.shape[: leaf.ndim - len(shape)], -1)) for leaf, shape in pairs]
+        free = np.concatenate(flat, -1)[..., self._is_free]
+        return free[..., :0], free
