@@ -129,7 +129,9 @@ def test_order(order: int) -> None:
             moved = reference | {"g": reference["g"] + size * step}
             return jax.vmap(ours.residual(reference, moved))(rows)
 
-        np.testing.assert_allclose(np.asarray(left(0.1) / left(0.05)), 2.0 ** (order + 1), rtol=0.2)
+        size = 0.1 if order < 5 else 0.4  # what is left of shorter steps is rounding
+        ratio = np.asarray(left(size) / left(size / 2))
+        np.testing.assert_allclose(np.median(ratio), 2.0 ** (order + 1), rtol=0.2)
 
 
 def test_an_intercept_that_moves_against_its_groups_leaves_nothing() -> None:

@@ -85,7 +85,8 @@ class Passes:
         gradient, hessian = np.zeros(flat.size), np.zeros((flat.size, flat.size))
         at = dense_places(self.posterior, self.like)
         gradient[at], hessian[np.ix_(at, at)] = sums.first, sums.second
-        return Terms(sums.value, gradient, None if directions is None else np.asarray(directions) @ hessian)
+        with np.errstate(invalid="ignore", over="ignore"):  # whatever is not finite is found by its user
+            return Terms(sums.value, gradient, None if directions is None else np.asarray(directions) @ hessian)
 
     def of_some(self, rows: PyTree, flat: np.ndarray, directions: np.ndarray | None = None) -> Terms:
         """Sum over some rows only."""

@@ -22,6 +22,7 @@ from tallchain.models.families.family import Derivatives, Family
 from tallchain.models.layout import Layout, Term
 from tallchain.models.likelihood import layout_of
 from tallchain.parts import part
+from tallchain.surrogates.residual import digits, needs_float64, widened
 from tallchain.types import Array, Block, Posterior, PyTree, Source
 
 _PRECISION = lax.Precision.HIGHEST
@@ -72,13 +73,17 @@ def pairs_of(layout: Layout) -> list[tuple[int, int]]:
 def sum_predictors(posterior: Posterior, source: Source, position: PyTree, centre: float = 0.0) -> Sums:
     """Sweep every row once; the sums over a block are in float32, those of the blocks in float64.
 
+    Of very many rows all is in float64: the log likelihood is compared between places, and N roundings add up.
+
     `centre` is about the log likelihood of a row; subtracting it from each row before summing saves digits.
     """
     layout = layout_of(posterior)
     size, terms = layout.num_dense, layout.terms
     results = 1 + size * (size + 1) + sum(term.num_levels * (6 + 2 * size) for term in terms)
     results += sum(_pair_size(terms[s], terms[t]) for s, t in pairs_of(layout))
-    sums = source.sweep(_BlockSums(posterior, position, as_floats(centre)), results=results)
+    with digits(needs_float64(source.population.total, posterior.temperature)):
+        position = jax.tree.map(as_floats, position)
+        sums = source.sweep(_BlockSums(posterior, position, as_floats(centre)), results=results)
     return sums._replace(value=sums.value + centre * source.population.total)
 
 
@@ -102,7 +107,7 @@ class _BlockSums:
     def __call__(self, block: Block) -> Sums:
         model = self.log_likelihood.function
         layout: Layout = model.layout
-        rows = block.rows
+        rows = jax.tree.map(widened, block.rows) if self.centre.dtype == jnp.float64 else block.rows
         eta = jax.vmap(layout.predictors, (None, 0))(self.position, rows)
         counted = jnp.where(block.is_valid, block.share, 0)
         counted = counted * rows["weight"] if "weight" in rows else counted
@@ -117,14 +122,15 @@ class _BlockSums:
             _curvature(layout, found.second, x),
             tuple(_of_term(layout, term, found, rows) for term in layout.terms),
             tuple(_of_pair(layout.terms[s], layout.terms[t], found, rows) for s, t in pairs_of(layout)),
-            self._higher(layout, found, eta, counted, block) if layout.tail else None,
+            self._higher(found, eta, counted, rows, block.is_valid) if layout.tail else None,
         )
 
-    def _higher(self, layout: Layout, found: Derivatives, eta: Array, counted: Array, block: Block) -> HigherSums:
+    def _higher(self, found: Derivatives, eta: Array, counted: Array, rows: PyTree, is_valid: Array) -> HigherSums:
         family = self.log_likelihood.function.family
-        powers = jax.vmap(partial(higher_derivatives, family))(eta, block.rows["y"])
-        powers = jnp.where(block.is_valid[:, None], powers * counted[:, None], 0)
-        return _higher(layout, layout.terms[layout.tail[0]], found, powers, block.rows)
+        powers = jax.vmap(partial(higher_derivatives, family))(eta, rows["y"])
+        powers = jnp.where(is_valid[:, None], powers * counted[:, None], 0)
+        layout = self.log_likelihood.function.layout
+        return _higher(layout, layout.terms[layout.tail[0]], found, powers, rows)
 
 
 def _like(values: Array, other: Array) -> Array:
