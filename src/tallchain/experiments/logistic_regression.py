@@ -39,7 +39,7 @@ from tallchain.experiments.trials import (
     standard_error,
 )
 from tallchain.kernel import MetropolisHastings
-from tallchain.models.regression import Regression, logistic_regression
+from tallchain.models import Regression, logistic_regression
 from tallchain.proposals import RandomWalk
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled

@@ -4,19 +4,16 @@ from tallchain.models import families, priors
 from tallchain.models.gaussian_mixture import GaussianMixture, gaussian_mixture
 from tallchain.models.groups import Group
 from tallchain.models.posterior import Posterior
+from tallchain.models.prediction import Prediction
 from tallchain.models.priors import Prior
-from tallchain.models.regression import (
-    Regression,
-    linear_regression,
-    logistic_regression,
-    poisson_regression,
-    probit_regression,
-)
+from tallchain.models.ready import linear_regression, logistic_regression, poisson_regression, probit_regression
+from tallchain.models.regression import Regression
 
 __all__ = [
     "GaussianMixture",
     "Group",
     "Posterior",
+    "Prediction",
     "Prior",
     "Regression",
     "families",

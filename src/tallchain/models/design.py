@@ -1,4 +1,4 @@
-"""Input of the ready-made regressions: features and outcomes as rows for a source, or what is wrong with them."""
+"""Input of regressions: features, outcomes, offsets and weights as rows for a source, or what is wrong with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallchain import frames
-from tallchain.validation import check_switch
+from tallchain.validation import brief, check_switch
 
 INTERCEPT = "(intercept)"
 
@@ -32,7 +32,7 @@ def design(
 
     `words` are what the call names them.
     """
-    x, names = _features(f"`{call}({words[0]}=...)`", features)
+    x, names = matrix(f"`{call}({words[0]}=...)`", features)
     if x.ndim != 2:
         hint = f" Write `{words[0]}[:, None]` for a single feature." if x.ndim == 1 else ""
         raise ValueError(f"`{call}({words[0]}=...)` must be an array (rows, features); got shape {x.shape}.{hint}")
@@ -84,12 +84,74 @@ def numbers(call: str, outcomes: Any) -> np.ndarray:
     return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
+# ---- names of columns --------------------------------------------------------------------------
+
+
+def check_frame(call: str, frame: Any) -> None:
+    """Refuse what is not a table."""
+    if not (frame is None or frames.is_frame(frame)):
+        raise TypeError(
+            f"`{call}(data=...)` must be a frame of pandas or polars, or None; got {brief(frame)}. Write "
+            "`pandas.DataFrame(data)` for a dict of columns."
+        )
+
+
+def named(call: str, argument: str, values: Any, frame: Any) -> Any:
+    """Return a column of the frame, or several, if that is what a name says; anything else unchanged."""
+    if are_names(values):
+        return tuple(named(call, argument, name, frame) for name in values)
+    return column_of(f"`{call}({argument}={values!r})`", values, frame) if isinstance(values, str) else values
+
+
+def column_of(quoted: str, name: str, frame: Any) -> Any:
+    """Return the column of this name."""
+    if frame is None:
+        raise TypeError(f"{quoted} names the column {name!r}: give the frame as `data=`.")
+    if name not in list(frame.columns):
+        raise ValueError(f"{quoted}: the frame has no column {name!r}; it has {few(list(frame.columns))}.")
+    return frame[name]
+
+
+def named_features(call: str, x: Any, frame: Any) -> Any:
+    """Return a frame with the features, if names say which columns they are; anything else unchanged."""
+    if isinstance(x, str):
+        x = [x]
+    if not are_names(x):
+        return x
+    named(call, "x", x, frame)
+    return frame[list(x)]
+
+
+def are_names(values: Any) -> bool:
+    """Whether a value is a list of names."""
+    return isinstance(values, tuple | list) and bool(values) and all(isinstance(name, str) for name in values)
+
+
+def few(values: list[Any], most: int = 8) -> str:
+    """Quote the first few."""
+    return ", ".join(map(repr, values[:most])) + (", ..." if len(values) > most else "")
+
+
+# ---- numbers of rows ---------------------------------------------------------------------------
+
+
+def row_numbers(quoted: str, values: Any, num_rows: int) -> np.ndarray:
+    """Return one finite number for each row."""
+    found = finite(quoted, values)
+    if found.shape != (num_rows,):
+        raise ValueError(f"{quoted} must be one number for each of {num_rows:,} rows; got shape {found.shape}.")
+    return found
+
+
+def row_offset(call: str, values: Any, num_rows: int) -> np.ndarray:
+    """Return what is added to the predictor of each row."""
+    return row_numbers(f"`{call}(offset=...)`", values, num_rows)
+
+
 def row_weights(call: str, weights: Any, num_rows: int) -> np.ndarray:
     """Return how often each row counts."""
     quoted = f"`{call}(weights=...)`"
-    found = finite(quoted, weights)
-    if found.shape != (num_rows,):
-        raise ValueError(f"{quoted} must be one number for each of {num_rows:,} rows; got shape {found.shape}.")
+    found = row_numbers(quoted, weights, num_rows)
     wrong = np.flatnonzero(found < 0)
     if len(wrong):
         raise ValueError(f"{quoted} must be at least 0; got {found[wrong[0]]:g} for row {wrong[0]}.")
@@ -98,7 +160,7 @@ def row_weights(call: str, weights: Any, num_rows: int) -> np.ndarray:
     return found
 
 
-def _features(quoted: str, features: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def matrix(quoted: str, features: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Return a matrix in float32, and the names of its columns if it is a frame."""
     if not frames.is_frame(features):
         return finite(quoted, features), None

@@ -1,38 +1,40 @@
-"""Regressions: any family of outcomes, features, groups, offsets, weights and priors; and four ready-made ones."""
+"""Regressions: any family of outcomes, with features, groups, offsets, weights and priors."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from tallchain import frames
 from tallchain.functions import shared
-from tallchain.models.collinear import check_columns
-from tallchain.models.design import Design, counts, design, finite, labels, numbers, row_weights
-from tallchain.models.families import Bernoulli, Family, Gaussian, Poisson
-from tallchain.models.groups import Coded, code_groups
+from tallchain.models import prediction
+from tallchain.models.collinear import check_columns, check_separation
+from tallchain.models.design import Design, check_frame, design, few, named, named_features, row_offset, row_weights
+from tallchain.models.families import Bernoulli, Binomial, Categorical, Family, Ordinal
+from tallchain.models.groups import Coded, as_groups, check_names, code_groups
 from tallchain.models.layout import COEFFICIENTS, Layout
 from tallchain.models.likelihood import RegressionLogLikelihood
+from tallchain.models.new_rows import Columns
 from tallchain.models.posterior import Posterior
+from tallchain.models.prediction import Ask, Prediction
 from tallchain.models.priors import (
     LOG_GLOBAL,
     LOG_LOCAL,
     LOG_SLAB,
     Flat,
     Horseshoe,
-    Normal,
     Prior,
     RegressionLogPrior,
 )
 from tallchain.models.range_bound import RangeBound
-from tallchain.types import PyTree
-from tallchain.validation import brief, check_switch, is_positive
+from tallchain.types import Array, PyTree
+from tallchain.validation import brief, check_switch
 
 _FIRST_SD = 0.5  # of group effects, to start from, in units of the predictor
+_MOST_REPEATED = 1_000_000  # outcomes that stand for weighted ones, where a start and a unit are found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,7 +55,8 @@ class Regression:
         offset: added to the (first) linear predictor of each row.
         weights: how often each row counts, at least 0: identical rows may be given once, with their count.
         prior: of the parameters; see `Prior`.
-        intercept: put a column of ones before the features.
+        intercept: put a column of ones before the features; None does so unless the family has something in its place,
+            as `Ordinal` has cutpoints.
         temperature: K; the likelihood is raised to the power 1/K.
         data: a frame, for names of columns.
     """
@@ -69,6 +72,8 @@ class Regression:
     """Names of the coefficients, if the features are a frame: its columns, after "(intercept)" if there is one."""
     levels: dict[str, np.ndarray]
     """Labels of the groups, by factor."""
+    columns: Columns
+    """Columns of `data` that rows were taken from by name, for `predict(data=...)`."""
     bound: RangeBound | None = None
     """For `MetropolisHastings(bound=...)`: f(position, candidate), an upper bound on the range of the log ratios."""
     rows_swept: int = 0
@@ -84,7 +89,7 @@ class Regression:
         offset: Any = None,
         weights: Any = None,
         prior: Prior | None = None,
-        intercept: bool = True,
+        intercept: bool | None = None,
         temperature: float = 1.0,
         data: Any = None,
     ) -> None:
@@ -93,29 +98,86 @@ class Regression:
             raise TypeError(f"`{call}(family=...)` must be a family such as families.Bernoulli(); got {brief(family)}.")
         if not (prior is None or isinstance(prior, Prior)):
             raise TypeError(f"`{call}(prior=...)` must be a Prior(...) or None; got {brief(prior)}.")
-        outcomes = family.outcomes(call, _named(call, "y", y, data))
-        made = design(call, _features(call, x, data, len(outcomes)), outcomes, intercept, words=("x", "y"))
+        check_frame(call, data)
+        intercept = _intercept(call, family, intercept, x)
+        outcomes = family.outcomes(call, named(call, "y", y, data))
+        features = np.zeros((len(outcomes), 0), np.float32) if x is None else named_features(call, x, data)
+        made = design(call, features, outcomes, intercept, words=("x", "y"))
         num_rows = len(made.data["x"])
-        coded = code_groups(call, groups, num_rows, data)
-        if family.num_linear > 1 and coded.terms:
-            raise ValueError(
-                f"`{call}(groups=...)` needs a family with one linear predictor; {family!r} has {family.num_linear}."
-            )
         extra = {
-            name: of(call, _named(call, argument, values, data), num_rows)
+            name: of(call, named(call, argument, values, data), num_rows)
             for name, argument, values, of in (
-                ("offset", "offset", offset, _offset),
+                ("offset", "offset", offset, row_offset),
                 ("weight", "weights", weights, row_weights),
             )
             if values is not None
         }
-        prior = (prior or Prior()).scaled(family.unit(outcomes))
-        if isinstance(prior.coefficients, Flat) and made.data["x"].shape[1]:
-            check_columns(call, made.data["x"], made.names)
-        _fill(self, family, made, coded, extra, prior, intercept=bool(intercept), temperature=temperature)
+        coded = code_groups(call, groups, num_rows, data)
+        prior = (prior or Prior()).scaled(family.unit(_repeated(outcomes, extra.get("weight"))))
+        _check(call, family, made, coded, extra.get("weight"), prior, intercept)
+        columns = Columns.of(family, y, as_groups(call, groups), offset)
+        assemble(self, family, made, coded, extra, prior, intercept=intercept, temperature=temperature, columns=columns)
+
+    def predict(
+        self,
+        trace: Any,
+        x: Any = None,
+        groups: Mapping[str, Any] | None = None,
+        offset: Any = None,
+        data: Any = None,
+        *,
+        rows: Any = None,
+        size: Any = None,
+        key: Array | None = None,
+        draws: bool = False,
+        interval: float = 0.9,
+        max_draws: int = 400,
+        new_levels: Literal["refuse", "draw"] = "refuse",
+    ) -> Prediction:
+        """Return what is expected of rows, given draws from the posterior; with a key, outcomes as well.
+
+        Args:
+            trace: a trace, or positions (chain, draw, ...) or (draw, ...), or one position.
+            x: features of new rows, as above and without the intercept; columns of a frame are taken by name. Without
+                `x`, `groups`, `offset` and `data`: the rows of the regression itself.
+            groups: labels of new rows, by factor, as above.
+            offset: of new rows, or one number for all.
+            data: a frame, for names of columns. What was named above, and is not given here, is taken from it.
+            rows: some rows of the regression itself: their numbers, a mask or a slice.
+            size: numbers of trials, or one for all: to draw outcomes of new rows, for `families.Binomial`.
+            key: to draw outcomes, for `outcome_interval`, and effects of new levels.
+            draws: keep the outcomes drawn, one for every draw and row.
+            interval: probability between the ends of the intervals.
+            max_draws: of the trace to use, evenly spaced.
+            new_levels: "refuse" labels that the regression does not have, or "draw" their effects from N(0, sd^2).
+        """
+        ask = Ask(x, groups, offset, data, rows, size, new_levels)
+        return prediction.predict(self, trace, ask, key=key, draws=draws, interval=interval, max_draws=max_draws)
+
+    def prior_predict(
+        self,
+        key: Array,
+        count: int = 100,
+        x: Any = None,
+        groups: Mapping[str, Any] | None = None,
+        offset: Any = None,
+        data: Any = None,
+        *,
+        rows: Any = None,
+        size: Any = None,
+        draws: bool = True,
+        interval: float = 0.9,
+        new_levels: Literal["refuse", "draw"] = "refuse",
+    ) -> Prediction:
+        """Return what the prior expects of rows, and outcomes: `count` positions are drawn from it, as `position`.
+
+        The other arguments are those of `predict`. Of many rows, pick some by `rows`, or give `draws=False`.
+        """
+        ask = Ask(x, groups, offset, data, rows, size, new_levels)
+        return prediction.prior_predict(self, key, count, ask, draws=draws, interval=interval)
 
 
-def _fill(
+def assemble(
     model: Regression,
     family: Family,
     made: Design,
@@ -127,6 +189,7 @@ def _fill(
     temperature: float,
     bound: RangeBound | None = None,
     start: np.ndarray | None = None,
+    columns: Columns | None = None,
 ) -> Regression:
     """Put a regression together from what has been checked; `start` are predictors."""
     data = made.data | extra
@@ -134,9 +197,8 @@ def _fill(
         if values is not None:
             data[name] = values
     num_features = data["x"].shape[1]
-    hyper = (LOG_LOCAL, LOG_GLOBAL, LOG_SLAB) if isinstance(prior.coefficients, Horseshoe) else ()
-    layout = Layout(num_features, family.num_linear, family.shared, coded.terms, hyper, has_intercept=intercept)
-    best = family.start(data["y"])
+    layout = Layout(num_features, family.num_linear, family.shared, coded.terms, _hyper(prior), has_intercept=intercept)
+    best = family.start(_repeated(data["y"], data.get("weight")))
     centres = tuple(float(value) for value in best[family.num_linear :])
     # The functions read only their arguments, so a second data set compiles nothing.
     log_prior = shared(RegressionLogPrior(prior, layout, centres))
@@ -150,12 +212,27 @@ def _fill(
         "start": at,
         "names": made.names,
         "levels": coded.levels,
+        "columns": columns or Columns({}),
         "bound": bound,
         "rows_swept": RangeBound.PASSES * len(data["x"]) if bound else 0,
     }
     for name, value in values.items():
         object.__setattr__(model, name, value)
     return model
+
+
+def _hyper(prior: Prior) -> tuple[str, ...]:
+    return (LOG_LOCAL, LOG_GLOBAL, LOG_SLAB) if isinstance(prior.coefficients, Horseshoe) else ()
+
+
+def _repeated(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return each outcome as often as its weight says, up to a common factor if the weights are not counts."""
+    if weight is None:
+        return y
+    ends = np.cumsum(weight, dtype=np.float64)
+    is_whole = ends[-1] <= max(len(y), _MOST_REPEATED) and bool(np.all(weight == np.floor(weight)))
+    count = int(ends[-1]) if is_whole else min(max(len(y), int(ends[-1])), _MOST_REPEATED)
+    return y[np.searchsorted(ends, (np.arange(count) + 0.5) * (ends[-1] / count), side="right")]
 
 
 def _start(layout: Layout, predictors: np.ndarray, prior: Prior) -> PyTree:
@@ -186,177 +263,64 @@ def _labels(layout: Layout, names: tuple[str, ...] | None, levels: dict[str, np.
     labels: dict[str, tuple[str, ...]] = {}
     if names and layout.num_linear == 1:
         labels[COEFFICIENTS] = names
+    by_factor = list(levels.values())
     for term in layout.terms:
-        factor = term.name if term.slope is None else term.name.rsplit(":", 1)[0]
-        labels[term.name] = tuple(map(str, levels[factor].tolist()))
+        labels[term.name] = tuple(map(str, by_factor[term.factor].tolist()))
     return labels
 
 
-def _named(call: str, argument: str, values: Any, frame: Any) -> Any:
-    """Return a column of the frame, if that is what a name says."""
-    if isinstance(values, tuple | list) and values and all(isinstance(name, str) for name in values):
-        return tuple(_named(call, argument, name, frame) for name in values)
-    if not isinstance(values, str):
-        return values
-    if not frames.is_frame(frame):
-        raise TypeError(f"`{call}({argument}={values!r})` names a column: give the frame as `data=`.")
-    if values not in list(frame.columns):
-        some = ", ".join(map(repr, list(frame.columns)[:8]))
-        raise ValueError(f"`{call}({argument}={values!r})`: the frame has no such column; it has {some}.")
-    return frame[values]
+# ---- checks of parts that do not go together ---------------------------------------------------
 
 
-def _features(call: str, x: Any, frame: Any, num_rows: int) -> Any:
-    if x is None:
-        return np.zeros((num_rows, 0), np.float32)
-    if isinstance(x, str):
-        x = [x]
-    if isinstance(x, list | tuple) and x and all(isinstance(name, str) for name in x):
-        for name in x:
-            _named(call, "x", name, frame)
-        return frame[list(x)]
-    return x
-
-
-def _offset(call: str, values: Any, num_rows: int) -> np.ndarray:
-    found = finite(f"`{call}(offset=...)`", values)
-    if found.shape != (num_rows,):
+def _intercept(call: str, family: Family, intercept: bool | None, x: Any) -> bool:
+    """None for what suits the family."""
+    has = family.takes_intercept if intercept is None else check_switch(call, "intercept", intercept)
+    if has and not family.takes_intercept:
         raise ValueError(
-            f"`{call}(offset=...)` must be one number for each of {num_rows:,} rows; got shape {found.shape}."
+            f"`{call}(intercept=True)`: {family!r} has numbers in place of an intercept ({', '.join(family.shared)}), "
+            "and only the difference to them would be determined. Leave `intercept` out."
         )
-    return found
+    if x is None and not has:
+        raise ValueError(f"`{call}(x=None)`: without an intercept there must be a feature; give `x`.")
+    return has
 
 
-# ---- ready-made ---------------------------------------------------------------------------------
-
-
-def _ready(
+def _check(
+    call: str,
     family: Family,
     made: Design,
-    call: str,
-    prior_sd: float | None,
-    temperature: float,
-    *,
+    coded: Coded,
+    weight: np.ndarray | None,
+    prior: Prior,
     intercept: bool,
-    bound: RangeBound | None = None,
-    start: np.ndarray | None = None,
-) -> Regression:
-    if prior_sd is not None and not is_positive(prior_sd):
+) -> None:
+    x, y = made.data["x"], made.data["y"]
+    if weight is not None and not np.all(weight):  # rows that do not count determine nothing
+        x, y = x[weight > 0], y[weight > 0]
+    if family.num_linear > 1 and coded.terms:
         raise ValueError(
-            f"`{call}(prior_sd=...)` must be a positive number, or None for a flat prior; got {prior_sd!r}."
+            f"`{call}(groups=...)` needs a family with one linear predictor; {family!r} has {family.num_linear}."
         )
-    of = Flat() if prior_sd is None else Normal(float(prior_sd))
-    start = np.zeros(family.num_predictors) if start is None else start
-    rest: dict[str, Any] = {"intercept": bool(intercept), "temperature": temperature, "bound": bound, "start": start}
-    return _fill(object.__new__(Regression), family, made, Coded(None, None, (), {}), {}, Prior(of, of, 1.0), **rest)
-
-
-def logistic_regression(
-    features: Any,
-    outcomes: Any,
-    *,
-    prior_sd: float | None = 1.0,
-    temperature: float = 1.0,
-    intercept: bool = False,
-    bound: bool = True,
-) -> Regression:
-    """P(y = 1) = 1 / (1 + exp(-x.t)), with the `RangeBound` of its log ratios.
-
-    Args:
-        features: x, an array (N, d) or a frame.
-        outcomes: y, N values of 0 and 1, or False and True.
-        prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
-        temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
-        bound: make the range bound, which costs two sweeps over the rows and d^2 numbers.
-    """
-    call = "logistic_regression"
-    made = design(call, features, labels(call, outcomes), intercept)
-    limit = RangeBound.of(made.data["x"]) if check_switch(call, "bound", bound) else None
-    return _ready(Bernoulli(), made, call, prior_sd, temperature, intercept=intercept, bound=limit)
-
-
-def probit_regression(
-    features: Any,
-    outcomes: Any,
-    *,
-    prior_sd: float | None = 1.0,
-    temperature: float = 1.0,
-    intercept: bool = False,
-) -> Regression:
-    """P(y = 1) = Phi(x.t). No range bound: the slope of log Phi is unbounded.
-
-    Args:
-        features: x, an array (N, d) or a frame.
-        outcomes: y, N values of 0 and 1, or False and True.
-        prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
-        temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
-    """
-    call = "probit_regression"
-    made = design(call, features, labels(call, outcomes), intercept)
-    return _ready(Bernoulli("probit"), made, call, prior_sd, temperature, intercept=intercept)
-
-
-def poisson_regression(
-    features: Any,
-    outcomes: Any,
-    *,
-    prior_sd: float | None = 1.0,
-    temperature: float = 1.0,
-    intercept: bool = False,
-) -> Regression:
-    """y ~ Poisson(exp(x.t)). No range bound: the rate is unbounded.
-
-    Args:
-        features: x, an array (N, d) or a frame.
-        outcomes: y, N counts: whole numbers, at least 0.
-        prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
-        temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
-    """
-    call = "poisson_regression"
-    made = design(call, features, counts(call, outcomes), intercept)
-    return _ready(Poisson(), made, call, prior_sd, temperature, intercept=intercept)
-
-
-def linear_regression(
-    features: Any,
-    outcomes: Any,
-    *,
-    noise_sd: float | None = None,
-    prior_sd: float | None = 1.0,
-    temperature: float = 1.0,
-    intercept: bool = False,
-) -> Regression:
-    """y ~ N(x.t, noise_sd^2). No range bound: the log ratios are quadratic in y - x.t.
-
-    Where the noise is estimated, a position is {"coefficients": t, "log_noise_sd": the log of noise_sd}, and the prior
-    of the latter is N(log sd(y), 3^2): weak, since one standard deviation is a factor of 20.
-
-    Args:
-        features: x, an array (N, d) or a frame.
-        outcomes: y, N numbers.
-        noise_sd: standard deviation of y about x.t, if you know it; a position is then t alone. None estimates it.
-        prior_sd: t ~ N(0, prior_sd^2 I); None for a flat prior.
-        temperature: K; the likelihood is raised to the power 1/K.
-        intercept: put a column of ones before the features; its coefficient, t[0], has the same prior.
-    """
-    call = "linear_regression"
-    if not (noise_sd is None or is_positive(noise_sd)):
+    check_names(call, coded.terms, (*family.shared, *_hyper(prior)))
+    if isinstance(family, Categorical | Ordinal):
+        _check_levels(call, family, y)
+    if isinstance(prior.coefficients, Horseshoe) and x.shape[1] == intercept:
         raise ValueError(
-            f"`{call}(noise_sd=...)` must be a positive number, the standard deviation of an outcome about its "
-            f"prediction, or None to estimate it; got {noise_sd!r}."
+            f"`{call}(x=None, prior=...)`: a horseshoe prior is of the coefficients of features, and there are none. "
+            "Give `x`, or another prior."
         )
-    made = design(call, features, numbers(call, outcomes), intercept)
-    if noise_sd is not None:
-        return _ready(Gaussian(float(noise_sd)), made, call, prior_sd, temperature, intercept=intercept)
-    y = made.data["y"]
-    sd, size = float(np.std(y, dtype=np.float64)), math.sqrt(np.mean(np.square(y, dtype=np.float64)))
-    if sd == 0:
+    if isinstance(prior.coefficients, Flat):
+        check_columns(call, x, made.names, has_intercept=intercept)
+        if isinstance(family, Bernoulli | Binomial):
+            ones, zeros = (y[:, 0] > 0, y[:, 1] > y[:, 0]) if isinstance(family, Binomial) else (y > 0, y == 0)
+            is_free = isinstance(prior.intercept, Flat)
+            check_separation(call, x, ones, zeros, made.names, has_intercept=intercept, is_free=is_free)
+
+
+def _check_levels(call: str, family: Categorical | Ordinal, y: np.ndarray) -> None:
+    empty = np.flatnonzero(np.bincount(y.astype(np.int64), minlength=family.levels) == 0)
+    if len(empty):
         raise ValueError(
-            f"`{call}(outcomes=...)` must differ for the noise to be estimated; got {y[0]:g} for every row. Give "
-            "`noise_sd` if you know it."
+            f"`{call}(y=...)`: {len(empty)} of the {family.levels} levels of {family!r} never occur: "
+            f"{few(empty.tolist())}. Number the levels that occur from 0, and give the family their number."
         )
-    start = np.array([0.0, math.log(size)])  # coefficients of 0
-    return _ready(Gaussian(), made, call, prior_sd, temperature, intercept=intercept, start=start)

@@ -26,6 +26,11 @@ class Binomial(Family):
     def __post_init__(self) -> None:
         check_choice("Binomial", "link", self.link, ("logit",))
 
+    @property
+    def has_trials(self) -> bool:
+        """True."""
+        return True
+
     def log_density(self, eta: Array, y: Array) -> Array:
         """k log p + (n - k) log(1 - p), less its value at p = (k + 1/2)/(n + 1).
 

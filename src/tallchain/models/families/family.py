@@ -59,6 +59,16 @@ class Family:
         return Bounds()
 
     @property
+    def takes_intercept(self) -> bool:
+        """Whether a regression may have an intercept: not where numbers that all rows share take its place."""
+        return True
+
+    @property
+    def has_trials(self) -> bool:
+        """Whether an outcome is of a number of trials, the `size` of `draw`; it is then the second number of y."""
+        return False
+
+    @property
     def num_predictors(self) -> int:
         """q."""
         return self.num_linear + len(self.shared)

@@ -40,6 +40,11 @@ class Ordinal(ScaleFamily):
         """The first cutpoint, and the logs of the gaps."""
         return ("cutpoint", *(f"log_gap_{k}" for k in range(1, self.levels - 1)))
 
+    @property
+    def takes_intercept(self) -> bool:
+        """False: the cutpoints take its place."""
+        return False
+
     def log_density(self, eta: Array, y: Array) -> Array:
         """log P(y)."""
         log_gaps = [_SPAN.clip(log_gap) for log_gap in self._log_gaps(eta)]
