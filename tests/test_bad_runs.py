@@ -326,7 +326,7 @@ def test_other_things_in_place_of_a_kernel_or_a_posterior_are_told_apart() -> No
     regression = tc.models.logistic_regression(np.ones((50, 2)), np.arange(50) % 2, bound=False)
     for call in (
         lambda: tc.MetropolisHastings(regression, tc.Shuffled(ROWS, 5), proposal=tc.RandomWalk(0.5)),
-        lambda: tc.prepare(regression, regression.data, np.zeros(2, np.float32), progress=False),
+        lambda: tc.surrogates.find_reference(regression, regression.data, np.zeros(2, np.float32), progress=False),
     ):
         with pytest.raises(TypeError, match=r"Use `regression.posterior`\.") as caught:
             call()

@@ -148,7 +148,7 @@ def settle(ground: Ground, place: Place, *, seed: int = 0, progress: bool = Fals
 
 def share_moved(draws: PyTree) -> float:
     """Return the share of steps that moved, given draws by chain and draw."""
-    first = jax.tree.leaves(draws)[0]
+    first = next(leaf for leaf in jax.tree.leaves(draws) if leaf.size)
     first = first.reshape(*first.shape[:2], -1)[..., 0]
     return float(np.mean(first[:, 1:] != first[:, :-1]))
 
