@@ -82,7 +82,7 @@ def nuts(groups: int, count: int) -> dict[str, Any]:
         slopes = numpyro.sample("slopes", dist.Normal(0, 2.5).expand([FEATURES]))
         sd = numpyro.sample("sd", dist.HalfNormal(1.0))
         # Around the intercept: effects around 0 would be tied to it, and chains would hardly move.
-        effects = numpyro.sample("clinic", dist.Normal(intercept, sd).expand([groups]))
+        effects = jnp.asarray(numpyro.sample("clinic", dist.Normal(intercept, sd).expand([groups])))
         numpyro.sample("y", dist.Bernoulli(logits=x @ slopes + effects[group]), obs=y)
 
     size = SIZES[groups]

