@@ -148,15 +148,19 @@ def main() -> None:
         found["effective_per_second"] = found["ours"]["per_second"] / found["nuts"]["per_second"]
         found["time_to_wanted"] = found["nuts"]["to_wanted"] / found["ours"]["to_wanted"]
         results[str(groups)] = found
-    configuration = {
-        "rows": options.rows,
+        save("mixed", configuration(options.rows), results, quiet=True)  # as they come: NUTS takes long
+
+
+def configuration(count: int) -> dict[str, Any]:
+    """How it was measured."""
+    return {
+        "rows": count,
         "features": FEATURES,
         "group_sd": GROUP_SD,
         "effective_draws_wanted": WANTED,
         "statistic": "one run of each method, one after the other; worst of the coefficients, the log of the sd, and "
         "the first 1000 group effects",
     }
-    save("mixed", configuration, results)
 
 
 if __name__ == "__main__":

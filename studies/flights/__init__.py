@@ -33,8 +33,8 @@ MODELS = {
 class Config:
     """Sizes of the examples."""
 
-    every: int = 1
-    """Of the flights: every so many."""
+    days: int = 31
+    """Of each month."""
     draws: int = 500
     """Of each chain; the pages say the number."""
     times: int = 2
@@ -42,19 +42,19 @@ class Config:
 
     @classmethod
     def quick(cls) -> Config:
-        """A fortieth of the flights, and few draws. Most of the time is spent compiling."""
-        return cls(40, 10, 1)
+        """Two days of each month, and few draws. Most of the time is spent compiling."""
+        return cls(2, 10, 1)
 
 
 def run(config: Config, keep: Keep = forget) -> Result:
     """Run the code of the pages, and take the numbers of the pictures from its variables."""
     with warnings.catch_warnings():
-        warnings.simplefilter("default", SamplingWarning)  # a fortieth of the flights is little for small groups
+        warnings.simplefilter("default", SamplingWarning)  # a part of the flights is little for small groups
         return Result.of(dataclasses.asdict(config), _results(config))
 
 
 def _results(config: Config) -> dict[str, Any]:
-    printed, after = run_pages(config.every, config.draws)
+    printed, after = run_pages(config.days, config.draws)
     found = {
         name: (after[block], after[block][model], after[block][trace]) for name, (block, model, trace) in MODELS.items()
     }

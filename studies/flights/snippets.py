@@ -7,8 +7,6 @@ import io
 import re
 from typing import Any
 
-import numpy as np
-
 from studies.study import ROOT
 
 PAGES = ("regressions.md", "mixed-models.md")
@@ -21,16 +19,16 @@ def blocks() -> list[tuple[str, str]]:
     return [found for page in PAGES for found in _BLOCK.findall((ROOT / "docs" / page).read_text())]
 
 
-def run_pages(every: int, draws: int) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def run_pages(days: int, draws: int) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Return what the blocks print, and the variables after each, by the name of the piece."""
     code = blocks()
     text = "\n".join(block for block, _ in code)
     assert text.count(_ALL) == 1
     assert text.count(_DRAWS) == 3
-    names: dict[str, Any] = {"thinned": thinned}
+    names: dict[str, Any] = {"some_of": some_of}
     printed, after = dict[str, str](), dict[str, dict[str, Any]]()
     for block, piece in code:
-        smaller = block.replace(_ALL, f"{_ALL}.pipe(thinned, {every})").replace(_DRAWS, f"starts, {draws},")
+        smaller = block.replace(_ALL, f"{_ALL}.pipe(some_of, {days})").replace(_DRAWS, f"starts, {draws},")
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             exec(smaller, names)
@@ -40,7 +38,7 @@ def run_pages(every: int, draws: int) -> tuple[dict[str, str], dict[str, dict[st
     return printed, after
 
 
-def thinned(flights: Any, every: int) -> Any:
-    """Every k-th flight, and one of each carrier on each route, so that none of these is lost."""
-    is_first = ~flights.duplicated(["carrier", "origin", "dest"]).to_numpy()
-    return flights[is_first | (np.arange(len(flights)) % every == 0)]
+def some_of(flights: Any, days: int) -> Any:
+    """Flights of the first days of each month, and one of each carrier on each route, so that none of these is lost."""
+    is_first = ~flights.duplicated(["carrier", "origin", "dest"])
+    return flights[is_first | (flights["day"] <= days)]
