@@ -108,7 +108,9 @@ def test_own_posterior_with_a_hierarchical_prior() -> None:
     posterior = tc.Posterior(log_prior, log_likelihood)
     start = {"coefficients": np.zeros(2, np.float32), "g": np.zeros(8, np.float32), "log_sd(g)": np.float32(-0.5)}
     source = tc.Shuffled(model.data, 20)
-    np.testing.assert_array_equal(rows_depend_on(posterior, source, start), [True] * 10 + [False])
+    found = rows_depend_on(posterior, source, start)
+    np.testing.assert_array_equal(found.is_free, [True] * 10 + [False])
+    assert found.rows_swept == 240
     prepared = tc.prepare(posterior, source, start, progress=False)
     assert "NUTS on the surrogate posterior" in str(prepared)
     with pytest.raises(ValueError, match="has no mode"):
@@ -120,6 +122,16 @@ def test_own_posterior_with_a_hierarchical_prior() -> None:
     )  # fmt: skip
     scores = z_scores({name: trace.position[name] for name in mean}, mean, sd)
     assert np.all(np.abs(scores) < Z_LIMIT), scores
+
+
+def test_a_rare_column_is_not_taken_for_a_scale() -> None:
+    """None of the rows that are looked at first depends on its coefficient; one of the others does."""
+    x = np.zeros((5000, 2), np.float32)
+    x[:, 0], x[-1, 1] = 1, 1
+    posterior = tc.Posterior(lambda t: -0.5 * jnp.sum(t**2), lambda t, row: jax.nn.log_sigmoid(row @ t))
+    source = tc.Shuffled(x, 20)
+    assert not np.any(source.some_rows(256)[:, 1]), "choose another seed: the rare row is among the first"
+    assert np.all(rows_depend_on(posterior, source, np.zeros(2, np.float32)).is_free)
 
 
 # ---- logistic, two groups: quadrature over both predictors and the scale ------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tallchain.models.likelihood import regression_of
 from tallchain.prepared import Prepared
 from tallchain.progress import shown
 from tallchain.proposals import PCN, RandomWalk
+from tallchain.proposals.transition import blackjax_of
 from tallchain.sources import as_shuffled, check_plain
 from tallchain.surrogates import Influence, Laplace, Predictors, Reference, Taylor, find_reference, influence
 from tallchain.surrogates.bulk import has_no_mode
@@ -21,7 +23,7 @@ from tallchain.surrogates.grounds import RegressionGround
 from tallchain.surrogates.own_ground import OwnGround, rows_depend_on
 from tallchain.surrogates.passes import is_dense_regression
 from tallchain.surrogates.poor_groups import poor_groups
-from tallchain.surrogates.settling import Ground, Place, Settled, settle
+from tallchain.surrogates.settling import Ground, Settled, settle
 from tallchain.surrogates.start import check_start
 from tallchain.types import Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, check_switch, is_whole
@@ -76,11 +78,11 @@ def prepare(
     num_rows = source.population.total
     least = min(LEAST_ROWS, num_rows) if batch_size is None else batch_size
     options: dict[str, Any] = {"batch_size": least, "num_draws": num_draws, "seed": seed, "progress": progress}
-    place = _place_without_mode(posterior, source, initial, progress=progress)
-    if place is None:
+    ground, swept = _ground(posterior, source, initial)
+    if ground is None:
         chosen = _at_mode(posterior, source, initial, orders, least, options)
     else:
-        chosen = _settled(posterior, source, *place, least, options)
+        chosen = _settled(posterior, source, ground, initial, least, options)
     rows = chosen.influence
     if batch_size is None and rows.chosen.rows > least:
         most = num_rows - rows.chosen.num_exact
@@ -94,7 +96,7 @@ def prepare(
         rows,
         chosen.proposal,
         tuple(chosen.findings),
-        chosen.rows_swept,
+        chosen.rows_swept + swept,
         time.perf_counter() - begun,
     )
 
@@ -153,29 +155,27 @@ def _at_mode(
     return _Chosen(reference, laplace, surrogate, found, proposal, findings, rows_swept)
 
 
-def _place_without_mode(
-    posterior: Posterior, source: Source, initial: PyTree, *, progress: bool
-) -> tuple[Ground, Place] | None:
-    """Find a place in the bulk of a posterior whose scales have no mode; None if it has no such scales."""
+def _ground(posterior: Posterior, source: Source, initial: PyTree) -> tuple[Ground | None, int]:
+    """Return what to move a reference on, None for a posterior that has a mode; and the rows swept to see it."""
     if has_no_mode(posterior):
-        ground = RegressionGround(posterior, source)
-        with shown(progress, "finding the bulk of the posterior", is_step=True) as show:
-            say = lambda sweeps, far: show(sweeps, f"sweep {sweeps}, {far:.2g} standard deviations")  # noqa: E731
-            return ground, ground.place(initial, say)
+        blackjax_of("prepare")
+        return RegressionGround(posterior, source), 0
     if regression_of(posterior) is not None:
-        return None
+        return None, 0
     check_start(posterior, source, initial, 1)
-    is_free = rows_depend_on(posterior, source, initial)
-    if np.all(is_free) or not np.any(is_free):
-        return None
-    ground = OwnGround(posterior, source, initial, is_free)
-    return ground, ground.place(initial, progress=progress)
+    found = rows_depend_on(posterior, source, initial)
+    # Without BlackJAX the search for a joint mode is left, which some of these posteriors have.
+    if np.all(found.is_free) or not np.any(found.is_free) or find_spec("blackjax") is None:
+        return None, found.rows_swept
+    return OwnGround(posterior, source, initial, found.is_free), found.rows_swept
 
 
 def _settled(
-    posterior: Posterior, source: Source, ground: Ground, place: Place, least: int, options: dict[str, Any]
+    posterior: Posterior, source: Source, ground: Ground, initial: PyTree, least: int, options: dict[str, Any]
 ) -> _Chosen:
-    """Expand in the bulk, and propose by transitions of the surrogate posterior."""
+    """Find a place in the bulk, expand there, and propose by transitions of the surrogate posterior."""
+    with shown(options["progress"], "finding the bulk of the posterior", is_step=True) as show:
+        place = ground.place(initial, lambda sweeps, far: show(sweeps, f"sweep {sweeps}, {far:.2g} sd away"))
     settled = settle(ground, place, seed=options["seed"], progress=options["progress"])
     found = influence(posterior, source, settled.surrogate, None, draws=settled.draws, **options)
     findings = [

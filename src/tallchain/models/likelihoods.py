@@ -1,4 +1,4 @@
-"""Log likelihoods of one row and log priors of the ready-made regressions, up to a constant in the position.
+"""Plain log likelihoods of one row and a log prior, as a user writes them, up to a constant in the position.
 
 Compiled functions are looked up by these. There is one for all data sets, so a second data set compiles nothing.
 """
@@ -18,17 +18,11 @@ from tallchain.types import Array, PyTree
 _TAIL = 5.0  # below minus this, log Phi is a continued fraction
 _TERMS = 8  # of it: the relative error is below 1e-8
 _STEEPEST = 40.0  # largest exponent of a Poisson rate relative to its count
-_LOG_NOISE_SD = 3.0  # of the prior of the log of the noise: a factor of 20
 
 
 def logistic_log_likelihood(position: Array, row: PyTree) -> Array:
     """-log(1 + exp(-s)), s = x.t for y = 1 and -x.t for y = 0."""
     return jax.nn.log_sigmoid(_signed_predictor(position, row))
-
-
-def probit_log_likelihood(position: Array, row: PyTree) -> Array:
-    """log Phi(s), s = x.t for y = 1 and -x.t for y = 0."""
-    return log_normal_cdf(_signed_predictor(position, row))
 
 
 def poisson_log_likelihood(position: Array, row: PyTree) -> Array:
@@ -57,25 +51,6 @@ class LinearLogLikelihood:
     def __call__(self, position: Array, row: PyTree) -> Array:
         """Return the log likelihood of one row."""
         return -0.5 * ((row["y"] - _predictor(position, row)) / self.noise_sd) ** 2
-
-
-def linear_log_likelihood(position: dict[str, Array], row: PyTree) -> Array:
-    """-(y - x.t)^2 / (2 sd^2) - log sd, at a position {"coefficients": t, "log_noise_sd": log sd}."""
-    coefficients, log_sd = _with_noise(position)
-    return -0.5 * ((row["y"] - _predictor(coefficients, row)) * jnp.exp(-log_sd)) ** 2 - log_sd
-
-
-@dataclasses.dataclass(frozen=True)
-class LinearLogPrior:
-    """The prior of the coefficients, and log sd ~ N(centre, 3^2)."""
-
-    coefficients: NormalLogPrior
-    centre: float
-
-    def __call__(self, position: dict[str, Array]) -> Array:
-        """Return the log prior, up to a constant."""
-        coefficients, log_sd = _with_noise(position)
-        return self.coefficients(coefficients) - 0.5 * ((log_sd - self.centre) / _LOG_NOISE_SD) ** 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,17 +91,6 @@ def _predictor(position: Array, row: PyTree) -> Array:
             f"for the intercept, if any, first); got shape {jnp.shape(position)}."
         )
     return dot(features, position)
-
-
-def _with_noise(position: dict[str, Array]) -> tuple[Array, Array]:
-    """t and log sd."""
-    if not isinstance(position, dict) or set(position) != {"coefficients", "log_noise_sd"}:
-        raise ValueError(
-            'A position of a linear regression that estimates its noise is {"coefficients": vector, "log_noise_sd": '
-            f"number}}; got shapes {jax.tree.map(jnp.shape, position)}. Write `linear_regression(..., noise_sd=...)` "
-            "for known noise; a position is then the coefficients alone."
-        )
-    return position["coefficients"], position["log_noise_sd"]
 
 
 def _signed_predictor(position: Array, row: PyTree) -> Array:

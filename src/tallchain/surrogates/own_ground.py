@@ -7,7 +7,8 @@ coordinates is sampled.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,33 +18,72 @@ from jax.flatten_util import ravel_pytree
 from tallchain.arrays import as_floats
 from tallchain.functions import QUICKLY, program
 from tallchain.models.posterior import Posterior as MadePosterior
-from tallchain.parts import replace
+from tallchain.parts import part, replace
 from tallchain.surrogates.grounds import CHAINS, adapted, without_rows
 from tallchain.surrogates.reference import find_reference
 from tallchain.surrogates.settling import Place, Sampled
 from tallchain.surrogates.taylor import Taylor
-from tallchain.types import Array, Posterior, PyTree, Source
+from tallchain.types import Array, Block, Posterior, PyTree, Source
 
-_ROWS = 256  # at which to see on which coordinates rows depend
+_ROWS = 256  # to look at first
 _AWAY = 0.1  # from the start, at one more place
 
 
-def rows_depend_on(posterior: Posterior, source: Source, start: PyTree) -> np.ndarray:
-    """Return for each coordinate of the flattened position whether any of some rows depends on it."""
-    rows = source.some_rows(_ROWS)
-    flat = np.asarray(ravel_pytree(jax.tree.map(as_floats, start))[0])
+class Dependence(NamedTuple):
+    """Which coordinates of the flattened position rows depend on."""
+
+    is_free: np.ndarray
+    rows_swept: int
+
+
+def rows_depend_on(posterior: Posterior, source: Source, start: PyTree) -> Dependence:
+    """Look at some rows; where none of them depends on a coordinate, at all: a rare column is not a scale."""
+    like = jax.tree.map(as_floats, start)
+    flat = np.asarray(ravel_pytree(like)[0])
     away = flat + (_AWAY * np.random.default_rng(0).normal(size=flat.size)).astype(flat.dtype)
-    return np.asarray(_depends(posterior, jax.tree.map(as_floats, start), np.stack([flat, away]), rows))
+    depends = _Depends(posterior, like, jax.device_put(np.stack([flat, away])))
+    is_free = np.asarray(_of_some(depends, source.some_rows(_ROWS)))
+    if np.all(is_free):
+        return Dependence(is_free, 0)
+    population = source.population
+    found = source.sweep(depends, _any, lanes=2 * flat.size, results=flat.size)
+    return Dependence(found, population.num_rows + population.num_exact)
+
+
+@part
+class _Depends:
+    """For a block: whether a row depends on each coordinate, at the start or at another place."""
+
+    posterior: Posterior
+    like: PyTree
+    places: Array
+
+    @property
+    def log_likelihood(self) -> Any:
+        """Whose programs these are."""
+        return self.posterior.log_likelihood
+
+    def __call__(self, block: Block) -> Array:
+        return self.of_rows(block.rows)  # rows that are not valid are rows of another block
+
+    def of_rows(self, rows: PyTree) -> Array:
+        """By coordinate."""
+        unravel = ravel_pytree(self.like)[1]
+
+        def slopes(flat: Array, row: PyTree) -> Array:
+            return jax.grad(lambda flat: self.log_likelihood(unravel(flat), row))(flat) != 0
+
+        return jnp.any(jax.vmap(lambda flat: jnp.any(jax.vmap(slopes, (None, 0))(flat, rows), 0))(self.places), 0)
 
 
 @program(compiler_options=QUICKLY)
-def _depends(posterior: Posterior, like: PyTree, places: Array, rows: PyTree) -> Array:
-    unravel = ravel_pytree(like)[1]
+def _of_some(depends: _Depends, rows: PyTree) -> Array:
+    return depends.of_rows(rows)
 
-    def slopes(flat: Array, row: PyTree) -> Array:
-        return jax.grad(lambda flat: posterior.log_likelihood(unravel(flat), row))(flat) != 0
 
-    return jnp.any(jax.vmap(lambda flat: jnp.any(jax.vmap(slopes, (None, 0))(flat, rows), 0))(places), 0)
+def _any(found: np.ndarray | None, blocks: np.ndarray) -> np.ndarray:
+    here = np.any(blocks, 0)
+    return here if found is None else found | here
 
 
 class OwnGround:
@@ -54,7 +94,7 @@ class OwnGround:
         self._shapes = [np.shape(leaf) for leaf in jax.tree.leaves(like)]
         self.population = source.population
 
-    def place(self, start: PyTree, *, progress: bool) -> Place:
+    def place(self, start: PyTree, report: Callable[[int, float], None]) -> Place:
         """Find the mode of the other coordinates, with these held at the start; expand there."""
         flat, unravel = ravel_pytree(jax.tree.map(as_floats, start))
         free, held = np.flatnonzero(self._is_free), np.asarray(flat)
@@ -64,7 +104,8 @@ class OwnGround:
             lambda some, row: self._posterior.log_likelihood(whole(some), row),
             self._posterior.temperature,
         )
-        found = find_reference(posterior, self._source, held[free], progress=progress)
+        found = find_reference(posterior, self._source, held[free], progress=False)
+        report(found.num_passes, found.decrement)
         position = whole(found.position)
         swept = found.rows_swept + self.population.num_rows + self.population.num_exact
         return Place(position, self.expanded(position), found.num_passes + 1, swept, found.seconds)

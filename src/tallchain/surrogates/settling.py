@@ -8,6 +8,7 @@ over when the mean is within half a standard deviation.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -95,6 +96,10 @@ class Ground(Protocol):
     """What a reference may be moved on: a posterior with all its rows."""
 
     population: Population
+
+    def place(self, start: PyTree, report: Callable[[int, float], None]) -> Place:
+        """Find a place in the bulk; `report` is called with the sweeps so far and the length of the last step."""
+        ...
 
     def expanded(self, position: PyTree) -> Any:
         """Return the surrogate at a position, by a sweep over all rows."""
