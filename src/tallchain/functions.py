@@ -83,6 +83,9 @@ class Handle:
         return function
 
 
+jax.tree_util.register_pytree_node(Function, lambda of: ((), of.handle), lambda handle, _: handle.get())
+
+
 @functools.lru_cache
 def shared(function: Callable[..., Any]) -> Function:
     """One `Function` for every use of a function that reads only its arguments: programs are shared."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import weakref
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -11,6 +12,7 @@ import jax
 from tallchain.functions import Function, Handle
 
 T = TypeVar("T")
+_REGISTERED: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def static(default: Any = dataclasses.MISSING) -> Any:
@@ -28,8 +30,12 @@ def part(cls: type[T]) -> type[T]:
     """
     adds = inspect.get_annotations(cls) or "__post_init__" in vars(cls)
     is_alike = not adds and any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:])
-    cls = dataclasses.dataclass(frozen=True, eq=False, init=not is_alike)(cls)
-    fields = dataclasses.fields(cls)
+    return registered(dataclasses.dataclass(frozen=True, eq=False, init=not is_alike)(cls))
+
+
+def registered(cls: type[T]) -> type[T]:
+    """Make a dataclass a pytree, as `part` does, and leave all else as it is: equal values may be equal."""
+    fields = dataclasses.fields(cls)  # ty: ignore[invalid-argument-type]
     leaves = [f.name for f in fields if not f.metadata.get("static")]
     statics = [f.name for f in fields if f.metadata.get("static")]
 
@@ -44,7 +50,13 @@ def part(cls: type[T]) -> type[T]:
         return set_fields(object.__new__(cls), **dict(values))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
+    _REGISTERED.add(cls)
     return cls
+
+
+def is_part(value: Any) -> bool:
+    """Whether this is a part: its arrays are leaves, and no constant of a program."""
+    return type(value) in _REGISTERED
 
 
 def check_registered(call: str, value: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tallchain.models import Regression
 from tallchain.models.layout import COEFFICIENTS
-from tallchain.models.priors import LOG_GLOBAL, LOG_LOCAL, LOG_SLAB, Horseshoe, prior_of
+from tallchain.models.priors import LOG_GLOBAL, LOG_LOCAL, LOG_SLAB, Horseshoe, log_prior_of
 from tallchain.parts import part, static
 from tallchain.sources import Shuffled
 from tallchain.surrogates.bulk import find_bulk
@@ -69,7 +69,7 @@ class Shrunk:
 
 def shrunk(model: Regression) -> Shrunk:
     """Return the coordinates from a fit that hardly shrinks; they begin with scales of the size of the estimates."""
-    horseshoe, start = prior_of(model.posterior).coefficients, model.start
+    horseshoe, start = log_prior_of(model.posterior).prior.coefficients, model.start
     assert isinstance(horseshoe, Horseshoe)
     wide = start | {LOG_LOCAL: start[LOG_LOCAL] - start[LOG_GLOBAL]}
     bulk = find_bulk(model.posterior, Shuffled(model.data, 50), wide)

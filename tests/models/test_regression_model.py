@@ -14,6 +14,7 @@ from conftest import SEED
 from models.families.family_cases import FAMILIES
 from tallchain.models import Group, Prior, Regression, families, priors
 from tallchain.models.families import Bernoulli, Categorical, Gaussian, Ordinal, Poisson
+from tallchain.models.priors import log_prior_of
 from tallchain.models.regression import _repeated
 from tallchain.names import all_coordinates, in_order_of, labels_of
 
@@ -81,7 +82,9 @@ def test_a_weight_is_a_number_of_equal_rows(name: str) -> None:
     weights = np.r_[0, 3, random.integers(1, 4, 2 * ROWS - 2)]
     once = Regression(case.family, y=y, x=x, weights=weights)
     often = Regression(case.family, y=np.repeat(y, weights, 0), x=np.repeat(x, weights, 0))
-    assert once.posterior.log_prior.function == often.posterior.log_prior.function
+    priors_of = [log_prior_of(model.posterior) for model in (once, often)]
+    assert priors_of[0].prior == priors_of[1].prior
+    assert priors_of[0].centres == priors_of[1].centres
     here, there = some_position(once), some_position(once, 1)
     ratios = [log_posterior(model, here) - log_posterior(model, there) for model in (once, often)]
     np.testing.assert_allclose(*ratios, rtol=1e-5, atol=1e-3)
@@ -121,12 +124,12 @@ def test_an_intercept_is_there_unless_cutpoints_are() -> None:
 def test_default_priors_are_in_units_of_the_outcomes() -> None:
     y = 50 * RANDOM.normal(size=ROWS)
     sd = float(np.std(y.astype(np.float32), dtype=np.float64))
-    found = Regression(Gaussian(), y=y, x=X).posterior.log_prior.function.prior
+    found = log_prior_of(Regression(Gaussian(), y=y, x=X).posterior).prior
     assert found == Prior(priors.Normal(2.5 * sd), priors.Normal(10 * sd), sd)
-    found = Regression(Bernoulli(), y=Y, x=X).posterior.log_prior.function.prior
+    found = log_prior_of(Regression(Bernoulli(), y=Y, x=X).posterior).prior
     assert found == Prior(priors.Normal(2.5), priors.Normal(10.0), 1.0)
     given = Prior(priors.StudentT(3.0, 0.5), priors.Flat(), 0.2)
-    assert Regression(Gaussian(), y=y, x=X, prior=given).posterior.log_prior.function.prior == given
+    assert log_prior_of(Regression(Gaussian(), y=y, x=X, prior=given).posterior).prior == given
 
 
 COEFFICIENTS = {

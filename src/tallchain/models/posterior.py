@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tallchain.functions import as_function
-from tallchain.parts import part, set_fields, static
+from tallchain.parts import is_part, part, set_fields, static
 from tallchain.types import Array, PyTree
 from tallchain.validation import brief, is_positive, is_traced
 
@@ -25,7 +25,7 @@ class Posterior:
     Programs are compiled once for each `Posterior`. Make a new one after changing a global that its functions read.
     """
 
-    log_prior: Callable[[PyTree], Array] = static()
+    log_prior: Callable[[PyTree], Array]
     log_likelihood: Callable[[PyTree, PyTree], Array] = static()
     temperature: Array | float = 1.0
     names: Any = static(())
@@ -35,6 +35,8 @@ class Posterior:
             function = getattr(self, name)
             if not callable(function):
                 raise TypeError(f"`Posterior({name}=...)` must be a function; got {type(function).__name__}.")
+            if is_part(function):  # its numbers are arguments of programs, not constants
+                continue
             function = as_function(function)
             if is_traced(self.temperature):
                 function.handle.keep()

@@ -20,7 +20,8 @@ from tallchain.models.design import check_frame
 from tallchain.models.layout import COEFFICIENTS, Layout
 from tallchain.models.likelihood import RegressionLogLikelihood
 from tallchain.models.new_rows import Model, Rows, new_rows, own_rows
-from tallchain.models.prior_draws import check_proper, draw_positions, log_prior_of
+from tallchain.models.prior_draws import check_proper, draw_positions
+from tallchain.models.priors import log_prior_of
 from tallchain.names import in_order_of
 from tallchain.parts import part, static
 from tallchain.types import Array, PyTree

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +20,7 @@ from tallchain.models.priors import (
     Normal,
     RegressionLogPrior,
     StudentT,
+    log_prior_of,
 )
 from tallchain.types import Array, Posterior, PyTree
 
@@ -46,13 +45,6 @@ def draw_positions(posterior: Posterior, key: Array, count: int) -> PyTree:
     return _draw(posterior, fold_in(key, np.arange(count)))
 
 
-def log_prior_of(posterior: Posterior) -> RegressionLogPrior:
-    """Return the log prior of a regression's posterior."""
-    function = getattr(posterior.log_prior, "function", None)
-    assert isinstance(function, RegressionLogPrior)
-    return function
-
-
 @program(compiler_options=QUICKLY)
 def _draw(posterior: Posterior, keys: Array) -> PyTree:
     return jax.vmap(lambda key: _position(log_prior_of(posterior), key))(keys)
@@ -70,8 +62,9 @@ def _position(of: RegressionLogPrior, key: Array) -> PyTree:
     for at, (name, centre) in enumerate(zip(layout.shared, of.centres, strict=True)):
         position[name] = centre + SHARED_SD * jr.normal(jr.fold_in(of_shared, at))
     for at, term in enumerate(layout.terms):
+        assert prior.group_sd is not None
         of_sd, of_effects = jr.split(jr.fold_in(of_groups, at))
-        sd = (prior.group_sd or 1.0) * jnp.abs(jr.normal(of_sd))
+        sd = prior.group_sd * jnp.abs(jr.normal(of_sd))
         position |= {term.name: sd * jr.normal(of_effects, (term.num_levels,)), term.log_sd: jnp.log(sd)}
     return position | hyper
 
@@ -104,6 +97,6 @@ def _scales(prior: Normal | Flat | StudentT | Horseshoe, key: Array, layout: Lay
     half = prior.slab_df / 2
     return {
         LOG_LOCAL: jnp.log(jnp.abs(jr.cauchy(of_local, layout.shapes()[LOG_LOCAL]))),
-        LOG_GLOBAL: math.log(prior.scale) + jnp.log(jnp.abs(jr.cauchy(of_global))),
-        LOG_SLAB: math.log(prior.slab_scale) + 0.5 * (math.log(half) - jr.loggamma(of_slab, half)),
+        LOG_GLOBAL: jnp.log(prior.scale) + jnp.log(jnp.abs(jr.cauchy(of_global))),
+        LOG_SLAB: jnp.log(prior.slab_scale) + 0.5 * (jnp.log(half) - jr.loggamma(of_slab, half)),
     }

@@ -10,13 +10,13 @@ standard deviation of a logarithm is a factor of 20.
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from tallchain.models.layout import Layout
+from tallchain.parts import part, registered, set_fields, static
 from tallchain.types import Array, Posterior, PyTree
 from tallchain.validation import brief, is_positive
 
@@ -24,6 +24,7 @@ SHARED_SD = 3.0
 LOG_LOCAL, LOG_GLOBAL, LOG_SLAB = "log_local", "log_global", "log_slab"
 
 
+@registered
 @dataclasses.dataclass(frozen=True)
 class Normal:
     """N(0, sd^2) for each coefficient."""
@@ -38,6 +39,7 @@ class Normal:
         return -0.5 * jnp.sum((coefficients / self.sd) ** 2)
 
 
+@registered
 @dataclasses.dataclass(frozen=True)
 class Flat:
     """No prior: the data alone must determine every coefficient."""
@@ -47,6 +49,7 @@ class Flat:
         return jnp.zeros((), coefficients.dtype)
 
 
+@registered
 @dataclasses.dataclass(frozen=True)
 class StudentT:
     """Student's t with `df` degrees of freedom, for each coefficient: heavier tails than a normal distribution."""
@@ -62,6 +65,7 @@ class StudentT:
         return -0.5 * (self.df + 1) * jnp.sum(jnp.log1p((coefficients / self.scale) ** 2 / self.df))
 
 
+@registered
 @dataclasses.dataclass(frozen=True)
 class Horseshoe:
     """The regularised horseshoe (Piironen and Vehtari 2017): most coefficients are nearly 0, a few are not.
@@ -93,8 +97,8 @@ class Horseshoe:
         log_s = self.log_scales(hyper)
         normal = jnp.sum(-0.5 * (coefficients * jnp.exp(-log_s)) ** 2 - log_s)
         half_cauchy = jnp.sum(_log_half_cauchy(hyper[LOG_LOCAL]))
-        half_cauchy += _log_half_cauchy(hyper[LOG_GLOBAL] - math.log(self.scale))
-        log_slab = hyper[LOG_SLAB] - math.log(self.slab_scale)
+        half_cauchy += _log_half_cauchy(hyper[LOG_GLOBAL] - jnp.log(self.scale))
+        log_slab = hyper[LOG_SLAB] - jnp.log(self.slab_scale)
         slab = -self.slab_df * (log_slab + 0.5 * jnp.exp(-2 * log_slab))
         return normal + half_cauchy + slab
 
@@ -107,6 +111,7 @@ def _log_half_cauchy(log_x: Array) -> Array:
 CoefficientPrior = Normal | Flat | StudentT | Horseshoe
 
 
+@registered
 @dataclasses.dataclass(frozen=True)
 class Prior:
     """Priors of the parameters of a regression.
@@ -140,22 +145,32 @@ class Prior:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@part
 class RegressionLogPrior:
-    """log p0 of a position. Equal settings share their programs, whatever the data."""
+    """log p0 of a position. Other numbers, as another data set has, need no other program.
 
+    Args:
+        prior: with its defaults filled in.
+        layout: of the positions.
+        centres: of the numbers that all rows share.
+    """
+
+    layout: Layout = static()
+    has_one: bool = static()
+    """Whether the intercept has the prior of the other coefficients."""
     prior: Prior
-    """With its defaults filled in."""
-    layout: Layout
-    centres: tuple[float, ...] = ()
-    """Of the numbers that all rows share."""
+    centres: tuple[float, ...]
+
+    def __init__(self, prior: Prior, layout: Layout, centres: tuple[float, ...] = ()) -> None:
+        has_one = not layout.has_intercept or prior.intercept == prior.coefficients
+        set_fields(self, layout=layout, has_one=has_one, prior=prior, centres=centres)
 
     def __call__(self, position: PyTree) -> Array:
         """Return the log prior, up to a constant."""
         layout, prior = self.layout, self.prior
         layout.check(position)
         coefficients, total = layout.coefficients(position), 0.0
-        if layout.has_intercept and prior.intercept != prior.coefficients:
+        if not self.has_one:
             assert prior.intercept is not None
             total += prior.intercept.log_density(coefficients[..., :1], {})
             coefficients = coefficients[..., 1:]
@@ -164,21 +179,32 @@ class RegressionLogPrior:
         for name, centre in zip(layout.shared, self.centres, strict=True):
             total += -0.5 * ((position[name] - centre) / SHARED_SD) ** 2
         for term in layout.terms:
-            total += _log_effects(position[term.name], position[term.log_sd], prior.group_sd or 1.0)
+            assert prior.group_sd is not None
+            total += _log_effects(position[term.name], position[term.log_sd], prior.group_sd)
         return jnp.asarray(total)
+
+    def __repr__(self) -> str:
+        said = [_brief(self.prior.coefficients)]
+        said += [] if self.has_one else [f"intercept {_brief(self.prior.intercept)}"]
+        said += [f"group_sd {self.prior.group_sd:.4g}"] if self.layout.terms else []
+        return ", ".join(said)
+
+
+def _brief(prior: CoefficientPrior | None) -> str:
+    numbers = (f"{name}={value:.4g}" for name, value in vars(prior).items())
+    return f"{type(prior).__name__}({', '.join(numbers)})"
 
 
 def _log_effects(effects: Array, log_sd: Array, scale: float) -> Array:
     """u ~ N(0, sd^2) and sd ~ N+(0, scale^2), by the logarithm of sd."""
     normal = -0.5 * jnp.sum((effects * jnp.exp(-log_sd)) ** 2) - effects.size * log_sd
-    return normal - 0.5 * jnp.exp(2 * (log_sd - math.log(scale))) + log_sd
+    return normal - 0.5 * (jnp.exp(log_sd) / scale) ** 2 + log_sd
 
 
-def prior_of(posterior: Posterior) -> Prior:
-    """Return the prior of a regression's posterior, with its defaults filled in."""
-    function = getattr(posterior.log_prior, "function", None)
-    assert isinstance(function, RegressionLogPrior)
-    return function.prior
+def log_prior_of(posterior: Posterior) -> RegressionLogPrior:
+    """Return the log prior of a regression's posterior."""
+    assert isinstance(posterior.log_prior, RegressionLogPrior)
+    return posterior.log_prior
 
 
 def _check(call: str, **values: Any) -> None:

@@ -201,7 +201,7 @@ def assemble(
     best = family.start(_repeated(data["y"], data.get("weight")))
     centres = tuple(float(value) for value in best[family.num_linear :])
     # The functions read only their arguments, so a second data set compiles nothing.
-    log_prior = shared(RegressionLogPrior(prior, layout, centres))
+    log_prior = RegressionLogPrior(prior, layout, centres)
     log_likelihood = shared(RegressionLogLikelihood(family, layout))
     at = _start(layout, best if start is None else start, prior)
     values = {

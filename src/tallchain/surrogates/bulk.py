@@ -85,7 +85,7 @@ def find_bulk(
             )
         step, scales, distance = _newton(posterior, layout, sums, position, temperature)
         report(passes, distance)
-        scaled = position | scales
+        scaled = position | {name: np.float64(value) for name, value in scales.items()}
         if distance < _NEAR:
             found = jax.tree.map(lambda leaf: np.asarray(leaf, jnp.result_type(float)), scaled)
             swept = passes * (population.num_rows + population.num_exact)

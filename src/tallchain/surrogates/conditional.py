@@ -25,7 +25,7 @@ import numpy as np
 
 from tallchain.arrays import as_floats, dot
 from tallchain.models.layout import Layout
-from tallchain.models.priors import LOG_GLOBAL, LOG_LOCAL, LOG_SLAB, Horseshoe, prior_of
+from tallchain.models.priors import LOG_GLOBAL, LOG_LOCAL, LOG_SLAB, Horseshoe, log_prior_of
 from tallchain.parts import part, set_fields, static
 from tallchain.surrogates.bulk import dense_prior, term_precisions
 from tallchain.surrogates.predictors import Predictors
@@ -45,7 +45,7 @@ class Conditional:
     """
 
     layout: Layout = static()
-    horseshoe: Horseshoe | None = static()
+    horseshoe: Horseshoe | None
     position: PyTree
     """The reference."""
     factor: Array
@@ -64,7 +64,7 @@ class Conditional:
 
     def __init__(self, posterior: Posterior, surrogate: Predictors) -> None:
         layout, position = surrogate.layout, surrogate.position
-        prior = prior_of(posterior).coefficients
+        prior = log_prior_of(posterior).prior.coefficients
         sums = surrogate.sums
         host = _on_host(sums)
         gradient, likelihood = blocks_of(layout, host, float(posterior.temperature))

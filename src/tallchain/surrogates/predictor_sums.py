@@ -8,7 +8,6 @@ the most levels sums of f3 A and of f3 to f6, derivatives by the first predictor
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from tallchain.arrays import as_floats
-from tallchain.models.families.family import Derivatives, Family
+from tallchain.models.families.family import Derivatives
 from tallchain.models.layout import Layout, Term
 from tallchain.models.likelihood import layout_of
 from tallchain.parts import part
@@ -127,7 +126,7 @@ class _BlockSums:
 
     def _higher(self, found: Derivatives, eta: Array, counted: Array, rows: PyTree, is_valid: Array) -> HigherSums:
         family = self.log_likelihood.function.family
-        powers = jax.vmap(partial(higher_derivatives, family))(eta, rows["y"])
+        powers = jax.vmap(family.higher)(eta, rows["y"])
         powers = jnp.where(is_valid[:, None], powers * counted[:, None], 0)
         layout = self.log_likelihood.function.layout
         return _higher(layout, layout.terms[layout.tail[0]], found, powers, rows)
@@ -171,18 +170,6 @@ def _higher(layout: Layout, term: Term, found: Derivatives, powers: Array, rows:
     dense = _dense_part(layout, found.third, rows["x"])
     sums = _by_level(term, rows, powers, dense)
     return HigherSums(sums[:, : powers.shape[1]].T, sums[:, powers.shape[1] :])
-
-
-def higher_derivatives(family: Family, eta: Array, y: Array) -> Array:
-    """f3, f4, f5 and f6 of a row by its first predictor; the last two by differentiating the fourth."""
-
-    def fourth(z: Array) -> Array:
-        return family.derivatives(z[None] if len(eta) == 1 else eta.at[0].set(z), y).fourth
-
-    z, one = eta[0], jnp.ones_like(eta[0])
-    slope = lambda z: jax.jvp(fourth, (z,), (one,))  # noqa: E731
-    (f4, f5), (_, f6) = jax.jvp(slope, (z,), (one,))
-    return jnp.stack([family.derivatives(eta, y).third[0], f4, f5, f6])
 
 
 def _by_level(term: Term, rows: PyTree, *columns: Array) -> Array:

@@ -34,7 +34,7 @@ from tallchain.models.likelihood import layout_of, regression_of
 from tallchain.parts import part, set_fields, static
 from tallchain.sources import as_source, count_rows
 from tallchain.surrogates.passes import dense_places
-from tallchain.surrogates.predictor_sums import Sums, higher_derivatives, pairs_of, sum_predictors
+from tallchain.surrogates.predictor_sums import Sums, pairs_of, sum_predictors
 from tallchain.surrogates.reference import Reference
 from tallchain.types import Array, Posterior, PyTree, RowFunction, Source
 from tallchain.validation import brief
@@ -203,7 +203,7 @@ class Predictors:
             value = family.gain(eta, after, y) - family.gain(eta, before, y)
             value -= _quadratic(at, after - before, after + before)
             if self.order > 2:
-                powers = higher_derivatives(family, eta, y)
+                powers = family.higher(eta, y)
                 each = zip(means, of_dense, strict=True)
                 here, there = (self._higher_of_row(at, powers, of, d, row) for of, d in each)
                 value -= there - here

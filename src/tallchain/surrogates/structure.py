@@ -23,6 +23,7 @@ MOST_HEAD = 3000
 MOST_PAIRS = 2**25
 """Pairs of levels of two factors."""
 _LEAST = 1e-9  # eigenvalue of a matrix scaled to a diagonal of ones
+_RAISED = 1e-2  # what smaller ones become
 _REACH = 6.0  # standard deviations of an effect
 _STIFF = 0.2  # of the precision of an effect that must be left
 _PARTS = 48  # of the reach, to look at one after another
@@ -88,7 +89,10 @@ class Precision(NamedTuple):
 
 
 def definite(matrix: np.ndarray) -> np.ndarray:
-    """Return a symmetric matrix, or several, with eigenvalues that are too small raised."""
+    """Return a symmetric matrix, or several, with eigenvalues that are not positive replaced by their absolute values.
+
+    So a step from a place where the log density is not concave leads uphill, and is as long as the curvature allows.
+    """
     matrix = (matrix + np.swapaxes(matrix, -1, -2)) / 2
     scale = np.sqrt(np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)))
     scale = np.where(scale > 0, scale, 1.0)
@@ -96,7 +100,8 @@ def definite(matrix: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(matrix / outer)
     if np.all(values > _LEAST):
         return matrix
-    return (vectors * np.maximum(values, _LEAST)[..., None, :]) @ np.swapaxes(vectors, -1, -2) * outer
+    values = np.where(values > _LEAST, values, np.maximum(np.abs(values), _RAISED))
+    return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2) * outer
 
 
 def blocks_of(layout: Layout, sums: Sums, temperature: float) -> tuple[Gradient, Precision]:

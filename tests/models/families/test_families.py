@@ -65,6 +65,8 @@ def in_double(name: str) -> dict[str, Any]:
             "gain": jax.vmap(gain)(steps),
             "closed": family.derivatives(eta, y),
             "auto": differentiated(family, eta, y),
+            "higher": family.higher(eta, y),
+            "differentiated": Family.higher(family, eta, y),
         }
 
     with jax.enable_x64(True):
@@ -88,6 +90,13 @@ def test_derivatives_are_those_of_the_log_density(name: str) -> None:
     found = in_double(name)
     for closed, auto in zip(found["closed"], found["auto"], strict=True):
         assert closed.shape == auto.shape
+        np.testing.assert_allclose(closed, auto, rtol=1e-10, atol=1e-10 * np.median(np.abs(auto)) + 1e-14)
+
+
+def test_higher_derivatives_are_those_of_the_fourth(name: str) -> None:
+    """Orders 5 and 6 by autodiff of order 4, which the test above has compared with the log density."""
+    found = in_double(name)
+    for closed, auto in zip(found["higher"].T, found["differentiated"].T, strict=True):
         np.testing.assert_allclose(closed, auto, rtol=1e-10, atol=1e-10 * np.median(np.abs(auto)) + 1e-14)
 
 

@@ -10,6 +10,7 @@ from jax import random as jr
 
 from tallchain.models.families.checks import labels
 from tallchain.models.families.family import Bounds, Derivatives, Family, of_one
+from tallchain.models.families.growth import softplus_higher
 from tallchain.models.families.links import LINKS, Link
 from tallchain.models.families.settings import check_choice
 from tallchain.types import Array
@@ -44,6 +45,10 @@ class Bernoulli(Family):
     def derivatives(self, eta: Array, y: Array) -> Derivatives:
         """In closed form."""
         return of_one(*self._link.derivatives(eta[0], y))
+
+    def higher(self, eta: Array, y: Array) -> Array:
+        """In closed form for the logit link."""
+        return -softplus_higher(eta[0]) if self.link == "logit" else super().higher(eta, y)
 
     def mean(self, eta: Array) -> Array:
         """P(y = 1)."""

@@ -12,7 +12,7 @@ from jax import random as jr
 
 from tallchain.models.families.checks import is_count, pairs, refuse
 from tallchain.models.families.family import Derivatives, Family, of_one
-from tallchain.models.families.growth import softplus_rise
+from tallchain.models.families.growth import softplus_higher, softplus_rise
 from tallchain.models.families.settings import check_choice
 from tallchain.types import Array
 
@@ -49,6 +49,10 @@ class Binomial(Family):
         w = p * rest
         curve = -y[1] * w
         return of_one(y[0] * rest - (y[1] - y[0]) * p, curve, curve * (1 - 2 * p), curve * (1 - 6 * w))
+
+    def higher(self, eta: Array, y: Array) -> Array:
+        """Those of `Bernoulli`, n times."""
+        return -y[1] * softplus_higher(eta[0])
 
     def mean(self, eta: Array) -> Array:
         """p, the expected share of successes."""

@@ -90,6 +90,17 @@ class Family:
         second = jax.jacfwd(jax.jacfwd(f))(eta)
         return Derivatives(jax.jacfwd(f)(eta), second, jax.jacfwd(curve)(eta), _along_first(_along_first(curve))(eta))
 
+    def higher(self, eta: Array, y: Array) -> Array:
+        """Return the derivatives by z of orders 3 to 6; by differentiating the fourth unless it has closed forms."""
+
+        def fourth(z: Array) -> Array:
+            return self.derivatives(z[None] if len(eta) == 1 else eta.at[0].set(z), y).fourth
+
+        z, one = eta[0], jnp.ones_like(eta[0])
+        slope = lambda z: jax.jvp(fourth, (z,), (one,))  # noqa: E731
+        (f4, f5), (_, f6) = jax.jvp(slope, (z,), (one,))
+        return jnp.stack([self.derivatives(eta, y).third[0], f4, f5, f6])
+
     def mean(self, eta: Array) -> Array:
         """E[y], a number; for a distribution over levels, their probabilities."""
         raise NotImplementedError

@@ -59,6 +59,12 @@ class Gamma(ScaleFamily):
             -a.shape * e.third,
         )
 
+    def higher(self, eta: Array, y: Array) -> Array:
+        """c exp(u), with either sign in turn."""
+        a = _terms(eta, y)
+        e = a.shape * growth_derivatives(a.excess, _STEEPEST).third
+        return jnp.stack([e, -e, e, -e])
+
     def mean(self, eta: Array) -> Array:
         """exp(z)."""
         return jnp.exp(eta[0])

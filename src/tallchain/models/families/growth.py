@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from tallchain.types import Array
@@ -61,6 +62,12 @@ def softplus_rise(x: Array, step: Array) -> Array:
     short = jnp.where(is_up, 1.0, here) * jnp.expm1(jnp.where(is_short, step, 0.0))
     long = jnp.where(goes_up, after, 0.0) - jnp.where(is_up, x, 0.0)
     return jnp.where(is_short, 0.0, long) + jnp.log1p(jnp.where(is_short, short, there - here) / (1 + here))
+
+
+def softplus_higher(x: Array) -> Array:
+    """Derivatives of S of orders 3 to 6: w s, w (1 - 6w), w s (1 - 12w), w (1 - 30w + 120w^2), w = S'', s = 1 - 2S'."""
+    w, s = jax.nn.sigmoid(x) * jax.nn.sigmoid(-x), -jnp.tanh(0.5 * x)
+    return w * jnp.stack([s, 1 - 6 * w, s * (1 - 12 * w), 1 - 30 * w * (1 - 4 * w)])
 
 
 # ---- log(1 - exp(-h)), h = exp(x) --------------------------------------------------------------

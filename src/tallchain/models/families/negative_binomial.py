@@ -13,7 +13,7 @@ from jax import random as jr
 from tallchain.models.families.checks import counts
 from tallchain.models.families.family import Derivatives, ScaleFamily, of_two
 from tallchain.models.families.gamma_function import gamma_rest, gamma_rest_rise
-from tallchain.models.families.growth import STEEPEST, Span, growth_rise, softplus_rise
+from tallchain.models.families.growth import STEEPEST, Span, growth_rise, softplus_higher, softplus_rise
 from tallchain.types import Array
 
 _SPAN = Span(high=STEEPEST)  # of the log of the shape: beyond, the outcomes are Poisson to the last digit
@@ -74,6 +74,11 @@ class NegativeBinomial(ScaleFamily):
             (-n * w * (1 - 2 * p), slope * by_zzs),
             -n * w * (1 - 6 * w),
         )
+
+    def higher(self, eta: Array, y: Array) -> Array:
+        """Those of `Bernoulli` at t, n times."""
+        a = _terms(eta, y)
+        return -(y + a.shape) * softplus_higher(a.odds)
 
     def mean(self, eta: Array) -> Array:
         """exp(z)."""

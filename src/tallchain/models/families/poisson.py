@@ -38,6 +38,11 @@ class Poisson(Family):
         first, second, third = (scale * derivative for derivative in growth_derivatives(excess))
         return of_one(y - first, -second, -third, -third)
 
+    def higher(self, eta: Array, y: Array) -> Array:
+        """-exp(z) each."""
+        scale, excess = _excess(eta, y)
+        return jnp.full(4, -scale * growth_derivatives(excess).third)
+
     def mean(self, eta: Array) -> Array:
         """exp(z)."""
         return jnp.exp(eta[0])

@@ -56,6 +56,12 @@ class Weibull(ScaleFamily):
             -(k**4) * e.third,
         )
 
+    def higher(self, eta: Array, y: Array) -> Array:
+        """k^3 exp(u), -k^4 exp(u) and so on."""
+        a = _terms(eta, y)
+        e, k = growth_derivatives(a.u).third, a.shape
+        return jnp.stack([k**3 * e, -(k**4) * e, k**5 * e, -(k**6) * e])
+
     def mean(self, eta: Array) -> Array:
         """exp(z) Gamma(1 + 1/k), of times that are not cut off."""
         return jnp.exp(eta[0] + gammaln(1 + jnp.exp(-_SPAN.clip(eta[1]))))
