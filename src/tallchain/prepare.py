@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tallchain.acceptance.stopping import LEAST_ROWS
+from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.models.likelihood import regression_of
 from tallchain.prepared import Prepared
 from tallchain.progress import shown
 from tallchain.proposals import PCN, RandomWalk
+from tallchain.proposals.coordinates import Whitened
 from tallchain.proposals.transition import blackjax_of
 from tallchain.sources import as_shuffled, check_plain
 from tallchain.surrogates import Influence, Laplace, Predictors, Reference, Taylor, find_reference, influence
 from tallchain.surrogates.bulk import has_no_mode
-from tallchain.surrogates.grounds import RegressionGround
+from tallchain.surrogates.grounds import CHAINS, RegressionGround, acceptance_of_normal, adapted, without_rows
+from tallchain.surrogates.heavy_tails import HeavyTailedGround, has_heavy_tails, is_swayed, with_normal_priors
 from tallchain.surrogates.own_ground import OwnGround, rows_depend_on
 from tallchain.surrogates.passes import is_dense_regression
 from tallchain.surrogates.poor_groups import poor_groups
@@ -33,6 +37,8 @@ _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to b
 _SMALL_SHARE = 0.01  # of all rows: a surrogate that needs fewer is better than none
 _FEW = 1.2  # times the least batch: no other order would need many fewer
 _LEAST_ACCEPTANCE = 0.3  # of independent proposals, for them to be useful
+_GOOD_ACCEPTANCE = 0.8  # of independent proposals, for nothing better to be sought
+_FAR_FROM_NORMAL = 0.75  # share of them that the surrogate posterior accepts, below which its transitions pay
 # Share of random-walk steps among independent proposals, which get stuck in tails that are heavier than theirs. The
 # further the posterior is from normal, the larger; a share w costs 2 w of the effective draws.
 _LEAST_WALK, _MOST_WALK = 0.02, 0.5
@@ -80,7 +86,7 @@ def prepare(
     options: dict[str, Any] = {"batch_size": least, "num_draws": num_draws, "seed": seed, "progress": progress}
     ground, swept = _ground(posterior, source, initial)
     if ground is None:
-        chosen = _at_mode(posterior, source, initial, orders, least, options)
+        chosen = _at_mode_or_bulk(posterior, source, initial, orders, least, options)
     else:
         chosen = _settled(posterior, source, ground, initial, least, options)
     rows = chosen.influence
@@ -124,7 +130,7 @@ def _model(posterior: Any, data: Any, initial: Any) -> tuple[Posterior, Any, Any
     return posterior, data, initial
 
 
-def _at_mode(
+def _at_mode_or_bulk(
     posterior: Posterior,
     source: Source,
     initial: PyTree,
@@ -132,8 +138,26 @@ def _at_mode(
     least: int,
     options: dict[str, Any],
 ) -> _Chosen:
-    """Find the mode, expand there, and choose the order and the proposal."""
-    reference = find_reference(posterior, source, initial, progress=options["progress"])
+    """Find the mode; where a Student t prior may make other modes, a place in the bulk instead."""
+    find = partial(find_reference, data=source, progress=options["progress"])
+    if not has_heavy_tails(posterior) or find_spec("blackjax") is None:
+        return _at_mode(posterior, source, find(posterior, initial=initial), orders, least, options)
+    first = find(with_normal_priors(posterior), initial=initial)
+    if is_swayed(posterior, first):
+        return _settled(posterior, source, HeavyTailedGround(posterior, source, first), initial, least, options)
+    chosen = _at_mode(posterior, source, find(posterior, initial=first.position), orders, least, options)
+    return chosen._replace(rows_swept=chosen.rows_swept + first.rows_swept)
+
+
+def _at_mode(
+    posterior: Posterior,
+    source: Source,
+    reference: Reference,
+    orders: tuple[int, ...],
+    least: int,
+    options: dict[str, Any],
+) -> _Chosen:
+    """Expand at the mode, and choose the order and the proposal."""
     laplace, num_rows = reference.laplace, reference.num_rows
     tried: dict[int, tuple[Taylor | Predictors | None, Influence]] = {}
     costs: dict[int, float] = {}
@@ -150,7 +174,7 @@ def _at_mode(
         findings.append(_does_not_pay(costs, num_rows))
         best = 0
     surrogate, found = tried[best]
-    proposal = _proposal(laplace, found, surrogate, findings)
+    proposal = _proposal(posterior, laplace, found, surrogate, findings, options["seed"])
     rows_swept = reference.rows_swept + sum(each.rows_swept for _, each in tried.values())
     return _Chosen(reference, laplace, surrogate, found, proposal, findings, rows_swept)
 
@@ -225,12 +249,28 @@ def _does_not_pay(costs: dict[int, float], num_rows: int) -> str:
 
 
 def _proposal(
-    laplace: Laplace, found: Influence, surrogate: Taylor | Predictors | None, findings: list[str]
+    posterior: Posterior,
+    laplace: Laplace,
+    found: Influence,
+    surrogate: Taylor | Predictors | None,
+    findings: list[str],
+    seed: int,
 ) -> Proposal:
+    """Choose by what an exact test would accept."""
     if surrogate is None:
         findings.append("steps                a random walk with the covariance of the Laplace approximation")
         return RandomWalk.preconditioned(laplace)
     acceptance = f"an exact test would accept {found.acceptance:.0%} of independent proposals"
+    if found.acceptance < _GOOD_ACCEPTANCE and surrogate.order == 2 and find_spec("blackjax") is not None:
+        key, target = make_key(seed), without_rows(posterior, surrogate)
+        share = acceptance_of_normal(key, target, laplace)
+        if share < _FAR_FROM_NORMAL:
+            findings.append(
+                "steps                NUTS on the surrogate posterior, which reads no row: with this prior it is far "
+                f"from normal, and would accept {share:.0%} of independent proposals from the Laplace approximation. "
+                f"An exact test would accept {found.acceptance_of_transitions:.0%} of independent draws from it"
+            )
+            return adapted(key, target, laplace.draw_many(key, CHAINS), Whitened(laplace)).transition
     if found.acceptance >= _LEAST_ACCEPTANCE:
         walk = round(min(max(2 * (1 - found.acceptance), _LEAST_WALK), _MOST_WALK), 2)
         findings.append(

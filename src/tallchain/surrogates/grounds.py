@@ -16,10 +16,13 @@ import jax
 import numpy as np
 from jax import random as jr
 
+from tallchain.arrays import dot
+from tallchain.functions import QUICKLY, program
 from tallchain.models.likelihood import layout_of
 from tallchain.proposals.adapting import adapt_transition, sample_surrogate
 from tallchain.proposals.coordinates import Coordinates
-from tallchain.proposals.transition import Transition
+from tallchain.proposals.laplace import Laplace
+from tallchain.proposals.transition import SurrogatePosterior, Transition
 from tallchain.surrogates.bulk import find_bulk
 from tallchain.surrogates.conditional import Conditional
 from tallchain.surrogates.predictor_sums import Sums, sum_predictors
@@ -33,6 +36,7 @@ _ENERGY = 0.45  # standard deviation of the error of the energy, if it were as s
 _LEAST_STEPS = 3
 _SHORTENINGS = 4
 _ADAPTATION = 300  # steps of the No-U-Turn Sampler
+_COMPARED = 1024  # draws of a normal approximation
 
 
 class RegressionGround:
@@ -92,6 +96,24 @@ def adapted(key: Array, target: Target, starts: PyTree, coordinates: Coordinates
     )
     draws = _on_host(sample_surrogate(jr.fold_in(key, 2), target, found.transition, found.positions, _DRAWS))
     return Sampled(found.transition, draws, share_moved(draws))
+
+
+def acceptance_of_normal(key: Array, target: Target, laplace: Laplace) -> float:
+    """Return what share of independent proposals from a normal approximation the surrogate posterior accepts.
+
+    With the ratios w of the densities at draws from the approximation: E[min(w, w')] / E[w].
+    """
+    log_weights = np.asarray(_log_weights(SurrogatePosterior.of("prepare", target), laplace, key), np.float64)
+    weights = np.sort(np.exp(log_weights - log_weights.max()))
+    count = len(weights)
+    least = weights @ (2.0 * np.arange(count)[::-1] + 1) / count**2  # of every two
+    return float(least / weights.mean())
+
+
+@program(compiler_options=QUICKLY)
+def _log_weights(surrogate: SurrogatePosterior, laplace: Laplace, key: Array) -> Array:
+    w = jr.normal(key, (_COMPARED, laplace.d))
+    return jax.vmap(lambda w: surrogate.log_density(laplace.colour(w)) + 0.5 * dot(w, w))(w)
 
 
 def without_rows(posterior: Posterior, surrogate: PlacedSurrogate) -> Target:

@@ -74,6 +74,8 @@ class Influence:
     """Indices of the rows to read always, for method "exact"."""
     log_ratios: np.ndarray
     """Exact Delta of the proposals of the plans, for PCN with beta = 1, or for a `Transition`."""
+    residuals: np.ndarray
+    """The part of it that rows make: Delta of a `Transition`."""
     rows_swept: int
     seconds: float
 
@@ -86,6 +88,11 @@ class Influence:
     def acceptance(self) -> float:
         """Of Metropolis' test, at independent proposals from the Laplace approximation or the surrogate posterior."""
         return float(np.mean(np.exp(np.minimum(self.log_ratios, 0))))
+
+    @property
+    def acceptance_of_transitions(self) -> float:
+        """About the same, if these were independent draws from the surrogate posterior."""
+        return float(np.mean(np.exp(np.minimum(self.residuals, 0))))
 
     def __str__(self) -> str:
         lines = [
@@ -168,6 +175,8 @@ def influence(
         with shown(progress, "judging the choices of rows", num_rows, is_step=True) as show:
             sums, totals, slots = source.sweep(powers, lanes=num_draws, report=show)
         del powers, levels  # they are as long as the data
+    residuals = totals / float(posterior.temperature)
+    offsets = 0.0 if laplace is None else np.asarray(_offsets(posterior, surrogate, laplace, judging), np.float64)
     plans = make_plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, int(slots))
     chosen = choose_plan(plans, method, batch_size)
     exact = most[: chosen.num_exact]
@@ -179,7 +188,8 @@ def influence(
         batch_size=int(min(max(batch_size, np.ceil(chosen.batch)), num_rows - chosen.num_exact)),
         copies=_copies(_by_row(source, stored), mean) if chosen.method == "copies" else None,
         exact=np.sort(_order(source)[exact]) if len(exact) else exact,
-        log_ratios=_log_ratios(posterior, surrogate, laplace, judging, totals),
+        log_ratios=offsets + residuals,
+        residuals=residuals,
         rows_swept=2 * num_draws * num_rows,
         seconds=time.perf_counter() - begun,
     )
@@ -338,18 +348,10 @@ class _Powers(_Residuals):
         return sums, total, slots
 
 
-def _log_ratios(
-    posterior: Posterior, surrogate: Any, laplace: Laplace | None, pairs: _Pairs, residuals: np.ndarray
-) -> np.ndarray:
-    """Delta of PCN's proposals with beta = 1, or of a transition, from the sums of their residuals over all rows."""
-    if laplace is None:
-        return residuals / float(posterior.temperature)
-    offsets = np.asarray(_offsets(posterior, surrogate, laplace, pairs), np.float64)
-    return offsets + residuals / float(posterior.temperature)
-
-
 @program(compiler_options=QUICKLY)
 def _offsets(posterior: Posterior, surrogate: Any, laplace: Laplace, pairs: _Pairs) -> Array:
+    """The part of Delta that no row makes, for PCN with beta = 1."""
+
     def offset(pair: _Pairs) -> Array:
         known = 0.0 if surrogate is None else surrogate.total(pair.here, pair.there) / posterior.temperature
         there, here = laplace.whiten(pair.there), laplace.whiten(pair.here)

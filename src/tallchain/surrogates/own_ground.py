@@ -21,7 +21,7 @@ from tallchain.models.posterior import Posterior as MadePosterior
 from tallchain.parts import part, replace
 from tallchain.surrogates.grounds import CHAINS, adapted, without_rows
 from tallchain.surrogates.reference import find_reference
-from tallchain.surrogates.settling import Place, Sampled
+from tallchain.surrogates.settling import Place, Sampled, flat_of
 from tallchain.surrogates.taylor import Taylor
 from tallchain.types import Array, Block, Posterior, PyTree, Source
 
@@ -91,7 +91,7 @@ class OwnGround:
 
     def __init__(self, posterior: Posterior, source: Source, like: PyTree, is_free: np.ndarray) -> None:
         self._posterior, self._source, self._is_free = posterior, source, is_free
-        self._shapes = [np.shape(leaf) for leaf in jax.tree.leaves(like)]
+        self._like = like
         self.population = source.population
 
     def place(self, start: PyTree, report: Callable[[int, float], None]) -> Place:
@@ -121,7 +121,5 @@ class OwnGround:
 
     def of_rows(self, position: PyTree) -> tuple[np.ndarray, np.ndarray]:
         """Return all coordinates but those held, twice: which of them every row depends on is not known."""
-        pairs: Any = zip(jax.tree.leaves(position), self._shapes, strict=True)
-        flat = [np.reshape(leaf, (*leaf.shape[: leaf.ndim - len(shape)], -1)) for leaf, shape in pairs]
-        free = np.concatenate(flat, -1)[..., self._is_free]
+        free = flat_of(position, self._like)[..., self._is_free]
         return free[..., :0], free

@@ -168,6 +168,12 @@ def _distance(ground: Ground, position: PyTree, draws: PyTree) -> float:
     return float(max(np.sqrt(np.mean(every**2)), np.max(np.abs(dense), initial=0.0)))
 
 
+def flat_of(position: PyTree, like: PyTree) -> np.ndarray:
+    """Return a position, or several along first axes, as one vector along the last; `like` is one position."""
+    pairs = zip(jax.tree.leaves(position), jax.tree.leaves(like), strict=True)
+    return np.concatenate([np.reshape(of, (*of.shape[: of.ndim - np.ndim(one)], -1)) for of, one in pairs], -1)
+
+
 def _mixed(draws: PyTree, seed: int) -> PyTree:
     """Return the draws of all chains in random order."""
     count = int(np.prod(np.shape(jax.tree.leaves(draws)[0])[:2]))
