@@ -110,9 +110,9 @@ def test_missing_values(kind: str) -> None:
         lambda: logistic_regression(frame, [0, 1, 0]),
         ValueError,
         "`logistic_regression(features=...)` must be finite",
-        "got nan in column 'z' at index (1,). Fill in or drop missing values",
+        "got nan in column 'z' at row 1. Fill in or drop missing values",
     )
-    refuse(lambda: logistic_regression(np.ones((3, 1)), frame["z"]), ValueError, "got nan at index (1,).")
+    refuse(lambda: logistic_regression(np.ones((3, 1)), frame["z"]), ValueError, "got nan at row 1.")
 
 
 def test_missing_values_of_polars() -> None:

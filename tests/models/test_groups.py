@@ -169,7 +169,7 @@ REFUSALS = {
         lambda: model_of(Group(INDEX, slopes={"a": np.where(INDEX == 1, np.nan, 1.0)})),
         ValueError,
         "slope 'a' must be finite",
-        "index (1,)",
+        "row 1",
     ),
     "name of the coefficients": (
         lambda: model_of(INDEX, "coefficients"),

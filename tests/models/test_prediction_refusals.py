@@ -111,7 +111,7 @@ REFUSALS = {
         lambda: predict(x=[[0, 1], [np.nan, 2]]),
         ValueError,
         "`predict(x=...)` must be finite",
-        "(1, 0)",
+        "row 1, column 0",
     ),
     "no such column": (
         lambda: MODEL.predict(MODEL.start, data=FRAME[["age", "clinic"]]),

@@ -314,17 +314,17 @@ REFUSALS = {
     "missing feature": (
         lambda: linear_regression(np.array([[0, 1], [np.nan, 2]]), [0, 1]),
         ValueError,
-        ["`linear_regression(features=...)` must be finite", "got nan at index (1, 0).", "missing values"],
+        ["`linear_regression(features=...)` must be finite", "got nan at row 1, column 0.", "missing values"],
     ),
     "too large for float32": (
         lambda: linear_regression(np.full((1, 1), 1e39), [0]),
         ValueError,
-        ["must be finite, in float32 as well; got inf at index (0, 0)."],
+        ["must be finite, in float32 as well; got inf at row 0, column 0."],
     ),
     "infinite outcome": (
         lambda: linear_regression(X, [0, np.inf, 0, 0]),
         ValueError,
-        ["`linear_regression(outcomes=...)` must be finite", "got inf at index (1,)."],
+        ["`linear_regression(outcomes=...)` must be finite", "got inf at row 1."],
     ),
     "one axis": (
         lambda: logistic_regression(np.zeros(4), BOTH),

@@ -57,13 +57,13 @@ REFUSALS = {
         lambda: model_of(x=NAN),
         ValueError,
         "`Regression(x=...)` must be finite",
-        "got nan at index (7, 1).",
+        "got nan at row 7, column 1.",
         "Fill in or drop",
     ),
     "missing feature of a frame": (
         lambda: model_of(x=pd.DataFrame(NAN, columns=["age", "height"])),
         ValueError,
-        "got nan in column 'height' at index (7,).",
+        "got nan in column 'height' at row 7.",
     ),
     "text feature": (
         lambda: model_of(x=pd.DataFrame({"age": X[:, 0], "city": ["a"] * ROWS})),
@@ -80,13 +80,13 @@ REFUSALS = {
         lambda: model_of(offset=NAN[:, 1]),
         ValueError,
         "`Regression(offset=...)` must be finite",
-        "(7,)",
+        "row 7",
     ),
     "missing weight": (
         lambda: model_of(weights=NAN[:, 1]),
         ValueError,
         "`Regression(weights=...)` must be finite",
-        "(7,)",
+        "row 7",
     ),
     "weight below 0": (
         lambda: model_of(weights=1 - 2 * RARE),

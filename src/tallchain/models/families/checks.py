@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tallchain import frames
+from tallchain.models.design import finite
 
 
 def numbers(call: str, y: Any) -> np.ndarray:
@@ -17,7 +18,7 @@ def numbers(call: str, y: Any) -> np.ndarray:
             named = ", ".join(map(repr, columns)) or "none"
             raise ValueError(f"{_quoted(call)} must be one column; got {len(columns)} columns: {named}.")
         ((_, y),) = columns.items()
-    array = _finite(call, y)
+    array = finite(_quoted(call), y)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{_quoted(call)} must be one number for each row; got shape {array.shape}.")
@@ -30,13 +31,13 @@ def pairs(call: str, y: Any, first: str, second: str) -> np.ndarray:
     if frames.is_frame(y):
         y = tuple(frames.columns(_quoted(call), y).values())
     if not isinstance(y, tuple):
-        array = _finite(call, y)
+        array = finite(_quoted(call), y)
         if array.ndim != 2 or array.shape[1] != 2 or not len(array):
             raise ValueError(f"{_quoted(call)} must be {meaning}; got shape {array.shape}.")
         return array
     if len(y) != 2:
         raise ValueError(f"{_quoted(call)} must be {meaning}; got {len(y)} columns.")
-    columns = [_finite(call, values, f" in {name}") for values, name in zip(y, (first, second), strict=True)]
+    columns = [finite(_quoted(call), values, f" in {name}") for values, name in zip(y, (first, second), strict=True)]
     shapes = [column.shape for column in columns]
     if columns[0].ndim != 1 or not len(columns[0]) or shapes[0] != shapes[1]:
         raise ValueError(f"{_quoted(call)} must be {meaning}; got shapes {shapes[0]} and {shapes[1]}.")
@@ -108,20 +109,3 @@ def refuse(call: str, y: np.ndarray, is_wrong: np.ndarray, rule: str, hint: str 
 
 def _quoted(call: str) -> str:
     return f"`{call}(y=...)`"
-
-
-def _finite(call: str, values: Any, where: str = "") -> np.ndarray:
-    """Return finite float32 values."""
-    array = frames.column(values) if hasattr(values, "to_numpy") else np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{_quoted(call)} must hold numbers; got {array.dtype}{where}. Encode text as numbers first.")
-    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused
-        array = array.astype(np.float32, copy=False)
-    if not np.all(np.isfinite(array)):
-        at = tuple(int(index[0]) for index in np.nonzero(~np.isfinite(array)))
-        row = f" at row {at[0]}" if at else ""
-        raise ValueError(
-            f"{_quoted(call)} must be finite, in float32 as well; got {array[at]}{where}{row}. Drop missing values "
-            "first, and rescale values that are too large."
-        )
-    return array
