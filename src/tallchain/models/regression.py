@@ -252,7 +252,8 @@ def _start(layout: Layout, predictors: np.ndarray, prior: Prior) -> PyTree:
     if layout.hyper:
         assert isinstance(prior.coefficients, Horseshoe)
         shape = layout.shapes()[LOG_LOCAL]
-        start |= {LOG_LOCAL: np.zeros(shape, np.float32), LOG_GLOBAL: np.float32(math.log(prior.coefficients.scale))}
+        log_global = np.float32(math.log(prior.coefficients.scale))
+        start |= {LOG_LOCAL: np.full(shape, -log_global), LOG_GLOBAL: log_global}  # together 1: they hardly shrink
         start[LOG_SLAB] = np.float32(math.log(prior.coefficients.slab_scale))
     return start
 

@@ -8,11 +8,10 @@ head h and the scales: their precision is D_g + 1/sd^2, their mean m_g(h, sd). I
 v_g is standard normal whatever the scales are: for a small sd that is the non-centred parametrisation, for a large one
 the centred one, and the head is not tied to the mean of the effects. (Papaspiliopoulos, Roberts and Skoeld 2007, for
 the two of them.) Parameters of the head that have a scale of their own, effects of other factors and coefficients under
-a horseshoe, are multiplied by a power of it,
+a horseshoe, are treated alike, but one by one: with D what the data say of each, 1/(its variance at the reference r)
+less 1/sd_r^2, and T T' the covariance of the head at the reference,
 
-    u = (sd/sd_r)^(1 - c) u~,   c = D sd_r^2/(1 + D sd_r^2) at the reference,
-
-and the head is whitened by its precision at the reference.
+    h = k h_r + sqrt(k) T w,   k = (D + 1/sd_r^2)/(D + 1/sd^2).
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ class Conditional:
     position: PyTree
     """The reference."""
     factor: Array
-    """T of the head: h~ = h_r + T w."""
+    """T of the head."""
     inverse: Array
-    power: Array
-    """1 - c by parameter of the head; 0 where it has no scale."""
+    known: Array
+    """D by parameter of the head; 0 where it has no scale."""
     spread: Array
     """Of the logarithms of the scales of the terms."""
     gradient: Array
@@ -82,7 +81,7 @@ class Conditional:
             position=position,
             factor=as_floats(factor),
             inverse=as_floats(np.linalg.inv(factor)),
-            power=as_floats(_powers(layout, likelihood, np.diag(matrix))),
+            known=as_floats(_known(layout, np.sum(factor**2, 1), np.diag(matrix))),
             spread=as_floats(_spreads(layout, likelihood, log_sds)),
             gradient=as_floats(gradient.tail.T),
             cross=as_floats(np.moveaxis(likelihood.cross, 1, 0)),
@@ -106,7 +105,7 @@ class Conditional:
         return self._both(w)[0]
 
     def log_det(self, w: Array) -> Array:
-        """log |dt/dw|, up to a constant: of the powers of the scales, and of L_g^-T."""
+        """log |dt/dw|, up to a constant: of sqrt(k), and of L_g^-T."""
         return self._both(w)[1]
 
     def _both(self, w: Array) -> tuple[PyTree, Array]:
@@ -117,8 +116,8 @@ class Conditional:
         position = {term.log_sd: r[term.log_sd] + self.spread[k] * scales[k] for k, term in enumerate(layout.terms)} | {
             name: r[name] + values.reshape(r[name].shape) for name, values in zip(self._hyper, hyper, strict=True)
         }
-        shift = self._shift(position)
-        head = (self._head_of(r) + dot(self.factor, head)) * jnp.exp(shift)
+        log_k = self._log_k(position)
+        head = jnp.exp(log_k) * self._head_of(r) + jnp.exp(0.5 * log_k) * dot(self.factor, head)
         position |= layout.with_dense(head[: layout.num_dense])
         at = layout.num_dense
         for number in layout.head:
@@ -129,14 +128,15 @@ class Conditional:
         effects = _back_substituted(factors, list(rest.reshape(len(layout.tail), -1))) if layout.tail else []
         for number, mean, effect in zip(layout.tail, means, effects, strict=True):
             position[layout.terms[number].name] = mean + effect
-        log_det = jnp.sum(shift) - sum(jnp.sum(jnp.log(row[-1])) for row in factors)
+        log_det = 0.5 * jnp.sum(log_k) - sum(jnp.sum(jnp.log(row[-1])) for row in factors)
         return {name: position[name] for name in r}, log_det
 
     def to(self, position: PyTree) -> Array:
         """w."""
         layout, r = self.layout, self.position
         head = self._head_of(position)
-        plain = dot(self.inverse, head * jnp.exp(-self._shift(position)) - self._head_of(r))
+        log_k = self._log_k(position)
+        plain = dot(self.inverse, jnp.exp(-0.5 * log_k) * head - jnp.exp(0.5 * log_k) * self._head_of(r))
         scales = [
             (position[term.log_sd] - r[term.log_sd]) / s for term, s in zip(layout.terms, self.spread, strict=True)
         ]
@@ -156,18 +156,19 @@ class Conditional:
         layout = self.layout
         return jnp.concatenate([layout.dense(position), *(position[layout.terms[at].name] for at in layout.head)])
 
-    def _shift(self, position: PyTree) -> Array:
-        """(1 - c) log(sd/sd_r) by parameter of the head."""
-        layout, r = self.layout, self.position
+    def _log_k(self, position: PyTree) -> Array:
+        """log k by parameter of the head: 0 for those that have no scale."""
+        before, after = (self.known + jnp.exp(-2 * self._log_scales(at)) for at in (self.position, position))
+        return jnp.log(before / after)
+
+    def _log_scales(self, position: PyTree) -> Array:
+        """By parameter of the head; 0 for those that have no scale."""
+        layout = self.layout
         dense = jnp.zeros(layout.num_dense)
-        if self.horseshoe is not None:
-            moved = self.horseshoe.log_scales(position) - self.horseshoe.log_scales(r)
-            count = layout.num_features - layout.has_intercept
-            first = layout.num_features - count
-            dense = dense.at[first : first + count].set(moved) if layout.num_linear == 1 else dense
+        if self.horseshoe is not None and layout.num_linear == 1:
+            dense = dense.at[layout.has_intercept : layout.num_features].set(self.horseshoe.log_scales(position))
         terms = [layout.terms[at] for at in layout.head]
-        others = [jnp.full(term.num_levels, position[term.log_sd] - r[term.log_sd]) for term in terms]
-        return self.power * jnp.concatenate([dense, *others])
+        return jnp.concatenate([dense, *(jnp.full(term.num_levels, position[term.log_sd]) for term in terms)])
 
     def _given(self, position: PyTree, head: Array) -> tuple[list[list[Array]], list[Array]]:
         """L of the effects of the tail, by row, and their means, given the head and the scales."""
@@ -193,13 +194,12 @@ def _on_host(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
-def _powers(layout: Layout, likelihood: Precision, prior: np.ndarray) -> np.ndarray:
-    """1 - c by parameter of the head: 1/(1 + D sd^2), for those that have a scale."""
+def _known(layout: Layout, variances: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """D by parameter of the head, given variances and the diagonal of the prior's precision."""
     has_scale = np.arange(len(prior)) >= layout.num_dense
     if layout.hyper and layout.num_linear == 1:
         has_scale[layout.has_intercept : layout.num_features] = True
-    share = prior / np.maximum(prior + np.diag(likelihood.head), 1e-30)
-    return np.where(has_scale, np.clip(share, 0, 1), 0.0)
+    return np.where(has_scale, np.maximum(1 / variances - prior, 0.0), 0.0)
 
 
 def _spreads(layout: Layout, likelihood: Precision, log_sds: dict[str, float]) -> np.ndarray:

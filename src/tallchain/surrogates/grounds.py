@@ -18,12 +18,14 @@ from jax import random as jr
 
 from tallchain.arrays import dot
 from tallchain.functions import QUICKLY, program
+from tallchain.models.layout import COEFFICIENTS, Layout
 from tallchain.models.likelihood import layout_of
+from tallchain.models.priors import LOG_GLOBAL, LOG_LOCAL
 from tallchain.proposals.adapting import adapt_transition, sample_surrogate
 from tallchain.proposals.coordinates import Coordinates
 from tallchain.proposals.laplace import Laplace
 from tallchain.proposals.transition import SurrogatePosterior, Transition
-from tallchain.surrogates.bulk import find_bulk
+from tallchain.surrogates.bulk import Bulk, find_bulk
 from tallchain.surrogates.conditional import Conditional
 from tallchain.surrogates.predictor_sums import Sums, sum_predictors
 from tallchain.surrogates.predictors import Predictors
@@ -49,8 +51,9 @@ class RegressionGround:
     def place(self, start: PyTree, report: Any) -> Place:
         """Find a place in the bulk."""
         bulk = find_bulk(self._posterior, self._source, start, report)
-        surrogate = self._with_sums(bulk.position, bulk.sums)
-        return Place(bulk.position, surrogate, bulk.num_passes, bulk.rows_swept, bulk.seconds)
+        position = bulk.position | (_local_scales(self._layout, bulk) if self._layout.hyper else {})
+        surrogate = self._with_sums(position, bulk.sums)
+        return Place(position, surrogate, bulk.num_passes, bulk.rows_swept, bulk.seconds)
 
     def expanded(self, position: PyTree) -> Predictors:
         """Expand in the predictors."""
@@ -87,6 +90,16 @@ class RegressionGround:
         dense = [np.reshape(of := position[name], (*of.shape[: of.ndim - len(shapes[name])], -1)) for name in names]
         effects = [position[term.name] for term in layout.terms]
         return np.concatenate(dense, -1), np.concatenate([*dense, *effects], -1)
+
+
+def _local_scales(layout: Layout, bulk: Bulk) -> dict[str, np.ndarray]:
+    """Scales of a horseshoe of the size of the coefficients: the search holds them at the start, wide."""
+    shape, first = layout.shapes()[LOG_LOCAL], int(layout.has_intercept)
+    known = -np.diag(np.asarray(bulk.sums.second))[: layout.num_linear * layout.num_features]
+    error = np.maximum(known, 1e-30).reshape(layout.num_linear, -1) ** -0.5
+    size = np.abs(np.reshape(bulk.position[COEFFICIENTS], error.shape)) + error
+    log_local = np.log(size[:, first:]).reshape(shape) - bulk.position[LOG_GLOBAL]
+    return {LOG_LOCAL: log_local.astype(bulk.position[LOG_LOCAL].dtype)}
 
 
 def adapted(key: Array, target: Target, starts: PyTree, coordinates: Coordinates | None) -> Sampled:
