@@ -88,7 +88,8 @@ def nuts(groups: int, count: int) -> dict[str, Any]:
     size = SIZES[groups]
     start = {"intercept": -1.0, "slopes": jnp.zeros(FEATURES), "sd": 0.5, "clinic": -jnp.ones(groups)}
     chain = MCMC(
-        NUTS(model, init_strategy=init_to_value(values=start)),
+        # Shorter trees in the warm-up: before the step size is found they would take minutes each.
+        NUTS(model, init_strategy=init_to_value(values=start), max_tree_depth=(8, 10)),
         num_warmup=size["warmup"],
         num_samples=size["draws"],
         progress_bar=False,
