@@ -123,7 +123,18 @@ def _model(posterior: Any, data: Any, initial: Any) -> tuple[Posterior, Any, Any
     """Take rows and start from a `Regression`, unless they are given."""
     if isinstance(posterior, Regression):
         rows = posterior.data if data is None else data
-        return posterior.posterior, rows, posterior.start if initial is None else initial
+        if isinstance(rows, dict) and set(rows) != set(posterior.data):
+            raise ValueError(
+                f"`prepare(model, data=...)` must have the arrays of `model.data`, {', '.join(posterior.data)}; got "
+                f"{', '.join(map(str, rows)) or 'none'}."
+            )
+        if initial is None:
+            return posterior.posterior, rows, posterior.start
+        try:
+            posterior.layout.check(initial)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"`prepare(model, initial=...)`: {error}") from error
+        return posterior.posterior, rows, initial
     if data is None or initial is None:
         what = "data" if data is None else "initial"
         raise TypeError(f"`prepare(posterior, data, initial)` needs `{what}`, unless the first is a Regression.")
@@ -208,10 +219,24 @@ def _settled(
         f"steps                {settled.transition.algorithm.upper()} on the surrogate posterior, which reads no row; "
         f"an exact test would accept {found.acceptance:.0%} of independent draws from it",
         *settled.complaints,
+        *_poor_surrogate(found, least, source.population.total, settled.complaints),
         *(poor_groups(posterior, source, found.stored_scores) if regression_of(posterior) else ()),
     ]
     swept = settled.rows_swept + found.rows_swept
     return _Chosen(settled, None, settled.surrogate, found, settled.transition, findings, swept)
+
+
+def _poor_surrogate(found: Influence, least: int, num_rows: int, complaints: tuple[str, ...]) -> tuple[str, ...]:
+    """Say so if chains may not get where the surrogate is wrong: then no number of draws will do."""
+    rows = found.chosen.cost(least)
+    if rows <= max(_MOST_SHARE * num_rows, _FEW * least) and not complaints:
+        return ()
+    return (
+        f"POOR SURROGATE       decisions would read about {min(rows, num_rows):,.0f} of {num_rows:,} rows, and the "
+        "expansion may be wrong where its own draws do not go: scales of groups with one or two rows each are mostly "
+        "so. Trust the draws only if r_hat is near 1 and `audit(trace.kernel, trace)` finds no error; else merge small "
+        "groups, or give their scale a tighter prior",
+    )
 
 
 def _surrogate(posterior: Posterior, source: Source, reference: Reference, order: int) -> Taylor | Predictors:

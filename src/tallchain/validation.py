@@ -16,10 +16,15 @@ def is_traced(tree: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is one finite number; True and False are not numbers."""
+    is_one = not isinstance(value, str | bool | None) and np.ndim(value) == 0
+    return is_one and np.asarray(value).dtype.kind in "iuf" and bool(np.isfinite(value))
+
+
 def is_positive(value: Any) -> bool:
     """Whether a value is one positive finite number."""
-    is_number = not isinstance(value, str | bool | None) and np.ndim(value) == 0
-    return is_number and np.issubdtype(np.asarray(value).dtype, np.number) and bool(0 < value < np.inf)
+    return is_number(value) and bool(value > 0)
 
 
 def is_whole(value: Any, least: int) -> bool:

@@ -85,6 +85,11 @@ REFUSALS = {
         TypeError,
         '`Regression(groups=...)` must be a dict such as {"clinic": Group(index)}; got array',
     ),
+    "a slope of 0": (
+        lambda: model_of(Group(INDEX, slopes={"age": np.zeros(len(Y))})),
+        ValueError,
+        "slope 'age' is of a feature that is 0 in every row.",
+    ),
     "no name": (lambda: model_of(INDEX, ""), TypeError, "must be a dict such as"),
     "no frame": (
         lambda: model_of("clinic"),

@@ -125,9 +125,14 @@ def test_default_priors_are_in_units_of_the_outcomes() -> None:
     y = 50 * RANDOM.normal(size=ROWS)
     sd = float(np.std(y.astype(np.float32), dtype=np.float64))
     found = log_prior_of(Regression(Gaussian(), y=y, x=X).posterior).prior
-    assert found == Prior(priors.Normal(2.5 * sd), priors.Normal(10 * sd), sd)
+    assert found == Prior(
+        priors.Normal(2.5 * sd), priors.Normal(10 * sd, float(y.astype(np.float32).mean(dtype=np.float64))), sd
+    )
     found = log_prior_of(Regression(Bernoulli(), y=Y, x=X).posterior).prior
-    assert found == Prior(priors.Normal(2.5), priors.Normal(10.0), 1.0)
+    share = (Y.sum() + 0.5) / (ROWS + 1)
+    assert (found.coefficients, found.group_sd) == (priors.Normal(2.5), 1.0)
+    assert isinstance(found.intercept, priors.Normal)
+    assert (found.intercept.sd, found.intercept.mean) == (10.0, pytest.approx(np.log(share / (1 - share))))
     given = Prior(priors.StudentT(3.0, 0.5), priors.Flat(), 0.2)
     assert log_prior_of(Regression(Gaussian(), y=y, x=X, prior=given).posterior).prior == given
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tallchain as tc
 from conftest import SEED
 from refusals import refuse, table
 from tallchain.models import Prior, Regression, priors
@@ -94,6 +95,31 @@ REFUSALS = {
         "`Regression(weights=...)` must be at least 0; got -1 for row 3.",
     ),
     "weights of 0": (lambda: model_of(weights=0 * RARE), ValueError, "must not all be 0: no row would count."),
+    "observed times of weight 0": (
+        lambda: model_of(Weibull(), y=(1 + Y, RARE), weights=1 - RARE),
+        ValueError,
+        "must have times that were observed; got 0 for every row. Rows of weight 0 do not count.",
+    ),
+    "all outcomes alike, free intercept": (
+        lambda: Regression(Bernoulli(), y=0 * Y + 1, groups={"g": Y}, prior=Prior(intercept=priors.Flat())),
+        ValueError,
+        "all outcomes are 1, and the intercept has a flat prior",
+    ),
+    "all counts 0, free intercept": (
+        lambda: Regression(Poisson(), y=0 * Y, groups={"g": Y}, prior=Prior(intercept=priors.Flat())),
+        ValueError,
+        "all counts are 0, and the intercept has a flat prior",
+    ),
+    "another start": (
+        lambda: tc.prepare(Regression(Bernoulli(), y=Y, groups={"g": Y}), initial=np.zeros(3), progress=False),
+        ValueError,
+        "`prepare(model, initial=...)`: A position of this regression is a dict",
+    ),
+    "other arrays": (
+        lambda: tc.prepare(model_of(), data={"x": X}, progress=False),
+        ValueError,
+        "`prepare(model, data=...)` must have the arrays of `model.data`, x, y; got x.",
+    ),
     "two weights": (lambda: model_of(weights=[1, 2]), ValueError, "one number for each of 60 rows; got shape (2,)."),
     "one offset": (lambda: model_of(offset=1.0), ValueError, "`Regression(offset=...)`", "60 rows; got shape ()."),
     "rows do not match": (

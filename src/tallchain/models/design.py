@@ -173,6 +173,8 @@ def matrix(quoted: str, features: Any) -> tuple[np.ndarray, tuple[str, ...] | No
 
 def finite(quoted: str, values: Any, where: str = "") -> np.ndarray:
     """Return finite float32 values, or say what is wrong with them."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{quoted} must have no masked values{where}. Fill in or drop such rows first.")
     array = frames.column(values) if hasattr(values, "to_numpy") else np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{quoted} must hold numbers; got {array.dtype}{where}. Encode text as numbers first.")

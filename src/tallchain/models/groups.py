@@ -52,6 +52,8 @@ def code_groups(call: str, groups: Mapping[str, Any] | None, num_rows: int, fram
         for feature, values in slopes_of(quoted, group.slopes, frame).items():
             terms.append(Term(f"{name}:{feature}", len(codes), len(slopes), len(levels[name])))
             slopes.append(slope_numbers(quoted, feature, values, num_rows))
+            if not slopes[-1].any():
+                raise ValueError(f"{quoted}: slope {feature!r} is of a feature that is 0 in every row. Leave it out.")
         codes.append(found)
     stacked = np.stack(slopes, 1) if slopes else None
     return Coded(np.stack(codes, 1) if codes else None, stacked, tuple(terms), levels)
@@ -136,6 +138,8 @@ def _codes(quoted: str, index: np.ndarray, levels: Any, num_rows: int) -> tuple[
             f"{brief(levels)}."
         )
     codes, is_known = match(quoted, index, labels)
+    if len(np.unique(labels)) < len(labels):
+        raise ValueError(f"{quoted}: `levels` must be different labels; got {few(labels.tolist())}.")
     if not is_known.all():
         row = int(np.argmin(is_known))
         raise ValueError(

@@ -86,7 +86,8 @@ def _numbers(
         return prior.scale * jr.t(key, prior.df, shape)
     if isinstance(prior, Horseshoe):
         return jnp.exp(prior.log_scales(hyper)) * jr.normal(key, shape)
-    return (prior.sd if isinstance(prior, Normal) else 1.0) * jr.normal(key, shape)  # flat: there are none
+    mean, sd = (prior.mean, prior.sd) if isinstance(prior, Normal) else (0.0, 1.0)  # flat: there are none
+    return mean + sd * jr.normal(key, shape)
 
 
 def _scales(prior: Normal | Flat | StudentT | Horseshoe, key: Array, layout: Layout) -> dict[str, Array]:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from tallchain.models.layout import Layout
 from tallchain.parts import part, registered, set_fields, static
 from tallchain.types import Array, Posterior, PyTree
-from tallchain.validation import brief, is_positive
+from tallchain.validation import brief, is_number, is_positive
 
 SHARED_SD = 3.0
 LOG_LOCAL, LOG_GLOBAL, LOG_SLAB = "log_local", "log_global", "log_slab"
@@ -27,16 +27,19 @@ LOG_LOCAL, LOG_GLOBAL, LOG_SLAB = "log_local", "log_global", "log_slab"
 @registered
 @dataclasses.dataclass(frozen=True)
 class Normal:
-    """N(0, sd^2) for each coefficient."""
+    """N(mean, sd^2) for each coefficient."""
 
     sd: float = 1.0
+    mean: float = 0.0
 
     def __post_init__(self) -> None:
         _check("Normal", sd=self.sd)
+        if not is_number(self.mean):
+            raise ValueError(f"`Normal(mean=...)` must be a finite number; got {brief(self.mean)}.")
 
     def log_density(self, coefficients: Array, hyper: dict[str, Array]) -> Array:
-        """-|t|^2 / (2 sd^2)."""
-        return -0.5 * jnp.sum((coefficients / self.sd) ** 2)
+        """-|t - mean|^2 / (2 sd^2)."""
+        return -0.5 * jnp.sum(((coefficients - self.mean) / self.sd) ** 2)
 
 
 @registered
@@ -119,7 +122,8 @@ class Prior:
     Args:
         coefficients: `Normal(sd)`, `StudentT(df, scale)`, `Horseshoe(...)` or `Flat()`; None: N(0, 2.5^2), in units of
             the outcomes for a family whose predictor is in these.
-        intercept: the same for the intercept, but no horseshoe; None: N(0, 10^2), in the same units.
+        intercept: the same for the intercept, but no horseshoe; None: N(s, 10^2), in the same units, s the best value
+            without features, or 0 for a family with several linear predictors.
         group_sd: scale of the half-normal priors of the standard deviations of group effects; None: 1, in the same
             units.
     """
@@ -138,10 +142,12 @@ class Prior:
         if self.group_sd is not None:
             _check("Prior", group_sd=self.group_sd)
 
-    def scaled(self, unit: float) -> Prior:
-        """Return it with the defaults filled in, for a linear predictor in this unit."""
+    def scaled(self, unit: float, centre: float = 0.0) -> Prior:
+        """Return it with the defaults filled in, for a linear predictor in this unit and about this centre."""
         return Prior(
-            self.coefficients or Normal(2.5 * unit), self.intercept or Normal(10 * unit), self.group_sd or float(unit)
+            self.coefficients or Normal(2.5 * unit),
+            self.intercept or Normal(10 * unit, centre),
+            self.group_sd or float(unit),
         )
 
 
@@ -191,7 +197,7 @@ class RegressionLogPrior:
 
 
 def _brief(prior: CoefficientPrior | None) -> str:
-    numbers = (f"{name}={value:.4g}" for name, value in vars(prior).items())
+    numbers = (f"{name}={value:.4g}" for name, value in vars(prior).items() if (name, value) != ("mean", 0))
     return f"{type(prior).__name__}({', '.join(numbers)})"
 
 

@@ -13,7 +13,7 @@ from tallchain.functions import shared
 from tallchain.models import prediction
 from tallchain.models.collinear import check_columns, check_separation
 from tallchain.models.design import Design, check_frame, design, few, named, named_features, row_offset, row_weights
-from tallchain.models.families import Bernoulli, Binomial, Categorical, Family, Ordinal
+from tallchain.models.families import Bernoulli, Binomial, Categorical, Family, NegativeBinomial, Ordinal, Poisson
 from tallchain.models.groups import Coded, as_groups, check_names, code_groups
 from tallchain.models.layout import COEFFICIENTS, Layout
 from tallchain.models.likelihood import RegressionLogLikelihood
@@ -113,7 +113,10 @@ class Regression:
             if values is not None
         }
         coded = code_groups(call, groups, num_rows, data)
-        prior = (prior or Prior()).scaled(family.unit(_repeated(outcomes, extra.get("weight"))))
+        _check_counted(call, family, outcomes, extra.get("weight"))
+        counted = _repeated(outcomes, extra.get("weight"))
+        start = family.start(counted)
+        prior = (prior or Prior()).scaled(family.unit(counted), float(start[0]) if family.num_linear == 1 else 0.0)
         _check(call, family, made, coded, extra.get("weight"), prior, intercept)
         columns = Columns.of(family, y, as_groups(call, groups), offset)
         assemble(self, family, made, coded, extra, prior, intercept=intercept, temperature=temperature, columns=columns)
@@ -310,12 +313,33 @@ def _check(
             f"`{call}(x=None, prior=...)`: a horseshoe prior is of the coefficients of features, and there are none. "
             "Give `x`, or another prior."
         )
+    if (
+        isinstance(prior.intercept, Flat)
+        and intercept
+        and isinstance(family, Poisson | NegativeBinomial)
+        and not y.any()
+    ):
+        raise ValueError(
+            f"`{call}(y=..., prior=...)`: all counts are 0, and the intercept has a flat prior: it would fall without "
+            "end. Give it a proper prior such as priors.Normal(10.0)."
+        )
     if isinstance(prior.coefficients, Flat):
         check_columns(call, x, made.names, has_intercept=intercept)
-        if isinstance(family, Bernoulli | Binomial):
-            ones, zeros = (y[:, 0] > 0, y[:, 1] > y[:, 0]) if isinstance(family, Binomial) else (y > 0, y == 0)
-            is_free = isinstance(prior.intercept, Flat)
-            check_separation(call, x, ones, zeros, made.names, has_intercept=intercept, is_free=is_free)
+    if isinstance(family, Bernoulli | Binomial):
+        ones, zeros = (y[:, 0] > 0, y[:, 1] > y[:, 0]) if isinstance(family, Binomial) else (y > 0, y == 0)
+        is_free = isinstance(prior.intercept, Flat)
+        x = x if isinstance(prior.coefficients, Flat) else x[:, : int(intercept)]
+        check_separation(call, x, ones, zeros, made.names, has_intercept=intercept, is_free=is_free)
+
+
+def _check_counted(call: str, family: Family, outcomes: np.ndarray, weight: np.ndarray | None) -> None:
+    """Refuse outcomes that are right only together with those of weight 0."""
+    if weight is None or np.all(weight):
+        return
+    try:
+        family.outcomes(call, outcomes[weight > 0])
+    except ValueError as error:
+        raise ValueError(f"{error} Rows of weight 0 do not count.") from None
 
 
 def _check_levels(call: str, family: Categorical | Ordinal, y: np.ndarray) -> None:

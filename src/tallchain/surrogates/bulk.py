@@ -23,6 +23,7 @@ import numpy as np
 from tallchain.functions import QUICKLY, program
 from tallchain.models.layout import COEFFICIENTS, Layout
 from tallchain.models.likelihood import layout_of, regression_of
+from tallchain.models.priors import log_prior_of
 from tallchain.surrogates.no_reference import NoReferenceError
 from tallchain.surrogates.predictor_sums import Sums, sum_predictors
 from tallchain.surrogates.structure import Gradient, Precision, blocks_of, check_sizes, effects_of
@@ -34,6 +35,7 @@ _SETTLED = 1e-2  # change of the logarithm of a scale below which it stays
 _NEAR = 0.25  # root mean square step, in standard deviations, below which the search is over
 _SHORTER = 0.25  # of a step that led downhill
 _TOO_SHORT = 1e-3  # length of a step that still leads downhill
+_MOST_SD = 6.0  # of group effects, in units of the scale of its half-normal prior
 _LEAST_SD = 1e-3  # of group effects, in units of their standard deviation given the data
 
 
@@ -80,8 +82,8 @@ def find_bulk(
             continue
         if not sums.is_finite:
             raise NoReferenceError(
-                "`prepare(...)`: the log likelihood or a derivative of some row is not finite at the start. Rescale "
-                "the features, and look for extreme values."
+                "`prepare(...)`: the log likelihood or a derivative of some row is not finite at the start. Look for "
+                "extreme values, rescale features and outcomes, and leave `initial` out if it was given."
             )
         step, scales, distance = _newton(posterior, layout, sums, position, temperature)
         report(passes, distance)
@@ -96,8 +98,8 @@ def find_bulk(
         position = climb.end(layout)
     raise NoReferenceError(
         f"`prepare(...)`: after {passes} sweeps the search for the bulk of the posterior still takes steps of "
-        f"{distance:.2g} standard deviations. Under a flat prior, look for outcomes that the features separate; else "
-        "centre and scale the features."
+        f"{distance:.2g} standard deviations. Look for outcomes that the features and groups fit exactly or, under a "
+        "flat prior, separate; else centre and scale the features and the outcomes."
     )
 
 
@@ -131,7 +133,7 @@ def _newton(
         parameters_of(layout, position),
         {term.log_sd: float(position[term.log_sd]) for term in layout.terms},
     )
-    size = layout.num_dense
+    size, log_most = layout.num_dense, math.log(_MOST_SD * float(log_prior_of(posterior).prior.group_sd or 1.0))
     for _ in range(_SCALES):
         head, tail = term_precisions(layout, log_sds, len(gradient.head))
         head_matrix = np.diag(head)
@@ -148,7 +150,9 @@ def _newton(
         for term in layout.terms:
             variance = float(np.mean(moved[term.name] ** 2 + spread[term.name]))
             least = _LEAST_SD**2 * float(np.median(alone[term.name]))
-            changed[term.log_sd] = 0.5 * math.log(max(variance, least))
+            # A step that is much too long would take the scales along, and these the next step.
+            limit = min(log_most, float(position[term.log_sd]) + 1)
+            changed[term.log_sd] = min(0.5 * math.log(max(variance, least)), limit)
         change = max(abs(changed[name] - log_sds[name]) for name in changed)
         log_sds = changed
         if change < _SETTLED:

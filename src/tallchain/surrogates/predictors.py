@@ -9,8 +9,11 @@ dense parameters make of d_i, minus its mean over the group in the same sense,
 
 The mean b_g is linear in the parameters: a row of the Hessian. That b is the deviation of the whole predictor, and not
 of the group's effect alone, keeps the expansion right where effects and intercept move against each other.
-psi_k(b) = b^k for |b| <= c_g, and c_g^k (with the sign of b for odd k) beyond: the same in q_i and in its sum Q, so
-that any c_g is right; without it the polynomial would not be the logarithm of a density. The residual
+psi_k(b) = b^k for |b| <= c_g; beyond, it goes on as its tangent, and psi2 is level. The square of b goes on as its
+tangent too, f2 (|b| - c_g)^2/2 being subtracted: a group with few rows, whose outcomes are all alike, has a log
+likelihood that is nearly linear far out, and a parabola there would make the scale of the effects too small. All this
+is the same in q_i and in its sum Q, so that any c_g is right; without it the polynomial would not be the logarithm of a
+density. The residual
 
     f(eta_i') - f(eta_i) - q_i(t') + q_i(t)
 
@@ -55,6 +58,8 @@ class _Means(NamedTuple):
 
     all: Array
     """b_g, within its reach."""
+    over: Array
+    """What is beyond it."""
     dense: Array
     """What the dense parameters make of it."""
 
@@ -156,7 +161,8 @@ class Predictors:
         of, means = self.sums.higher, self._means(at)
         assert of is not None
         rest = dot(of.third_dense, at.dense) - of.powers[0] * means.dense
-        return jnp.sum(self._higher(of.powers, means.all, rest))
+        second = self.sums.terms[self.layout.tail[0]].second
+        return jnp.sum(self._higher(second, of.powers, means, rest))
 
     def _means(self, at: _Deviation) -> _Means:
         """Means over each group of the tail of the deviations of the predictors of its rows, weighted by f2."""
@@ -170,14 +176,17 @@ class Predictors:
                 other = at.terms[pair[1] if pair[0] == number else pair[0]]
                 whole += values * other if values.ndim == 1 else dot(values if pair[0] == number else values.T, other)
         scale = 1 / jnp.where(jnp.abs(of.second) > _TINY, of.second, jnp.inf)
-        return _Means(jnp.clip(whole * scale, -self.reach, self.reach), dense * scale)
+        within = jnp.clip(whole * scale, -self.reach, self.reach)
+        return _Means(within, whole * scale - within, dense * scale)
 
-    def _higher(self, powers: Array, b: Array, rest: Array) -> Array:
-        """The terms beyond order 2; b within its reach, `rest` is f3 e."""
-        value = jnp.zeros(())
-        for k in range(self.order, 2, -1):  # b^2 (f3/3! + b (f4/4! + ...)) b
+    def _higher(self, second: Array, powers: Array, means: _Means, rest: Array) -> Array:
+        """The terms beyond order 2, and what f2 (b - c)^2/2 beyond the reach takes away; `rest` is f3 e."""
+        b, over = means.all, means.over
+        value, slope = jnp.zeros(()), jnp.zeros(())
+        for k in range(self.order, 2, -1):  # b^2 (f3/3! + b (f4/4! + ...)) b, and its derivative over b^2
             value = b * (powers[k - 3] / math.factorial(k) + value)
-        return b**2 * (value + 0.5 * rest)
+            slope = powers[k - 3] / math.factorial(k - 1) + b * slope
+        return b**2 * (value + slope * over + 0.5 * rest) - 0.5 * second * over**2
 
     def _deviation(self, position: PyTree) -> _Deviation:
         layout, r = self.layout, self.position
@@ -225,8 +234,9 @@ class Predictors:
 
     def _higher_of_row(self, at: Derivatives, powers: Array, means: _Means, of_dense: Array, row: PyTree) -> Array:
         term = self.layout.terms[self.layout.tail[0]]
-        b, dense = (term.effect(of, row) for of in means)
-        return self._higher(powers, b, _inner(at.third, of_dense) - at.third[0] * dense)
+        of_row = _Means(*(term.effect(of, row) for of in means))
+        rest = _inner(at.third, of_dense) - at.third[0] * of_row.dense
+        return self._higher(at.second[0, 0], powers, of_row, rest)
 
 
 def _inner(a: Array, b: Array) -> Array:

@@ -136,7 +136,7 @@ def blocks_of(layout: Layout, sums: Sums, temperature: float) -> tuple[Gradient,
             cross[:, i, places[other]] = matrix if one == at else matrix.T
     precision = Precision(-head / temperature, -cross / temperature, -tail / temperature)
     if m:
-        precision = precision._replace(tail=_not_negative(precision.tail))
+        precision = precision._replace(tail=_absolute(precision.tail))
     return Gradient(np.concatenate(first) / temperature, slope / temperature), precision
 
 
@@ -144,12 +144,12 @@ def _matrix(pair: Any) -> np.ndarray:
     return np.diag(pair) if np.ndim(pair) == 1 else np.asarray(pair)
 
 
-def _not_negative(blocks: np.ndarray) -> np.ndarray:
-    """Raise negative eigenvalues to 0: the outcomes of a small group may be unlikely in any case."""
+def _absolute(blocks: np.ndarray) -> np.ndarray:
+    """Take negative eigenvalues as positive: the outcomes of a small group may be unlikely in any case."""
     if blocks.shape[-1] == 1:
-        return np.maximum(blocks, 0)
+        return np.abs(blocks)
     values, vectors = np.linalg.eigh(blocks)
-    return (vectors * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return (vectors * np.abs(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def effects_of(layout: Layout, parameters: Gradient) -> dict[str, np.ndarray]:

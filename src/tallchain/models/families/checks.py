@@ -9,6 +9,9 @@ import numpy as np
 from tallchain import frames
 from tallchain.models.design import finite
 
+_MOST_ROUNDING = 6e-6  # of an outcome: the rounding of float32 is then a hundredth of a standard deviation
+_SMALLEST = 1e-8  # standard deviation of outcomes, and the inverse of the largest
+
 
 def numbers(call: str, y: Any) -> np.ndarray:
     """Return finite numbers, one for each row; a single column counts as a vector."""
@@ -86,7 +89,25 @@ def levels(call: str, y: Any, count: int) -> np.ndarray:
 def differing(call: str, y: np.ndarray, what: str) -> np.ndarray:
     """Refuse outcomes that are all the same, where a spread is to be estimated."""
     if np.all(y == y[0]):
-        raise ValueError(f"{_quoted(call)} must differ for {what} to be estimated; got {y[0]:g} for every row.")
+        raise ValueError(
+            f"{_quoted(call)} must differ, in float32 as well, for {what} to be estimated; got {y[0]:g} for every row."
+        )
+    return y
+
+
+def measured(call: str, y: np.ndarray) -> np.ndarray:
+    """Refuse outcomes in a unit in which float32 has no digits for their differences."""
+    sd, largest = float(y.std(dtype=np.float64)), float(np.max(np.abs(y)))
+    if 0 < sd < _MOST_ROUNDING * largest:
+        raise ValueError(
+            f"{_quoted(call)}: the outcomes vary by {sd:.2g} about {float(y.mean(dtype=np.float64)):.3g}, and float32 "
+            "would round them too much. Subtract a number near their mean from all of them."
+        )
+    if sd and not _SMALLEST < sd < 1 / _SMALLEST:
+        raise ValueError(
+            f"{_quoted(call)}: the outcomes have a standard deviation of {sd:.2g}. Give them in another unit, in which "
+            "it is of the order of 1."
+        )
     return y
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
-from tallchain.models.families.checks import differing, numbers
+from tallchain.models.families.checks import differing, measured, numbers
 from tallchain.models.families.family import Bounds, Derivatives, ScaleFamily, of_one, of_two
 from tallchain.models.families.growth import Span, growth_rise
 from tallchain.models.families.settings import check_positive
@@ -85,7 +85,7 @@ class Gaussian(ScaleFamily):
 
     def outcomes(self, call: str, y: Any) -> np.ndarray:
         """Return finite numbers, not all the same if the noise is to be estimated."""
-        y = numbers(call, y)
+        y = measured(call, numbers(call, y))
         return y if self.sd is not None else differing(call, y, "the noise")
 
     def start(self, y: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from jax import random as jr
 
-from tallchain.models.families.checks import differing, numbers
+from tallchain.models.families.checks import differing, measured, numbers
 from tallchain.models.families.family import Derivatives, ScaleFamily
 from tallchain.models.families.gamma_function import gamma_rest, gamma_rest_rise
 from tallchain.models.families.gaussian import LOG_SD
@@ -102,7 +102,7 @@ class StudentT(ScaleFamily):
 
     def outcomes(self, call: str, y: Any) -> np.ndarray:
         """Return finite numbers, not all the same."""
-        return differing(call, numbers(call, y), "the noise")
+        return differing(call, measured(call, numbers(call, y)), "the noise")
 
     def start(self, y: np.ndarray) -> np.ndarray:
         """The median; nu by the range of nine tenths of the outcomes against that of a half, which gives the scale."""
