@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from scipy.special import expit
 from tallchain.models import Group, Regression, families, priors
 
 SEED = 20
+PRIOR = priors.Prior(intercept=priors.Normal(10.0))  # that of the reference
 UNEQUAL = 1.5  # standard deviation of the logs of the shares of groups
 
 
@@ -57,7 +59,7 @@ def _logistic(levels: int, sd: float, unequal: float = UNEQUAL) -> Callable[[np.
         x, z = _features(rng, rows, 5)
         group, effect = _groups(rng, rows, levels, sd, unequal)
         y = rng.random(rows) < expit(-1 + z + effect)
-        return Regression(families.Bernoulli(), y=y, x=x, groups={"group": group})
+        return Regression(families.Bernoulli(), y=y, x=x, groups={"group": group}, prior=PRIOR)
 
     return build
 
@@ -67,7 +69,7 @@ def _crossed(rng: np.random.Generator, rows: int) -> Regression:
     store, of_store = _groups(rng, rows, 200, 0.4)
     product, of_product = _groups(rng, rows, 300, 0.2)
     y = rng.poisson(np.exp(0.2 + z + of_store + of_product))
-    return Regression(families.Poisson(), y=y, x=x, groups={"store": store, "product": product})
+    return Regression(families.Poisson(), y=y, x=x, groups={"store": store, "product": product}, prior=PRIOR)
 
 
 def _negative_binomial(rng: np.random.Generator, rows: int) -> Regression:
@@ -75,7 +77,7 @@ def _negative_binomial(rng: np.random.Generator, rows: int) -> Regression:
     group, effect = _groups(rng, rows, 500, 0.3)
     shape, mean = 2.0, np.exp(0.5 + z + effect)
     y = rng.poisson(mean * rng.standard_gamma(shape, rows) / shape)
-    return Regression(families.NegativeBinomial(), y=y, x=x, groups={"group": group})
+    return Regression(families.NegativeBinomial(), y=y, x=x, groups={"group": group}, prior=PRIOR)
 
 
 def _weibull(rng: np.random.Generator, rows: int) -> Regression:
@@ -84,7 +86,7 @@ def _weibull(rng: np.random.Generator, rows: int) -> Regression:
     time = np.exp(1 + z + effect) * rng.standard_exponential(rows) ** (1 / 1.5)
     end = np.exp(1.8) * rng.standard_exponential(rows)
     y = np.minimum(time, end), time <= end
-    return Regression(families.Weibull(), y=y, x=x, groups={"group": group})
+    return Regression(families.Weibull(), y=y, x=x, groups={"group": group}, prior=PRIOR)
 
 
 def _horseshoe(rng: np.random.Generator, rows: int) -> Regression:
@@ -93,14 +95,14 @@ def _horseshoe(rng: np.random.Generator, rows: int) -> Regression:
     beta = np.zeros(count)
     beta[::10] = np.geomspace(0.02, 0.5, 10) * np.resize([1, -1], 10)
     y = rng.random(rows) < expit(-0.5 + x @ beta)
-    prior = priors.Prior(coefficients=priors.Horseshoe(scale=1e-3))
+    prior = dataclasses.replace(PRIOR, coefficients=priors.Horseshoe(scale=1e-3))
     return Regression(families.Bernoulli(), y=y, x=x, prior=prior)
 
 
 def _ordinal(rng: np.random.Generator, rows: int) -> Regression:
     x, z = _features(rng, rows, 4)
     y = np.searchsorted([-1.5, -0.3, 0.8, 2.0], z + rng.logistic(size=rows))
-    return Regression(families.Ordinal(5), y=y, x=x, intercept=False)
+    return Regression(families.Ordinal(5), y=y, x=x, intercept=False, prior=PRIOR)
 
 
 def _softmax(rng: np.random.Generator, rows: int) -> Regression:
@@ -108,7 +110,7 @@ def _softmax(rng: np.random.Generator, rows: int) -> Regression:
     beta = 0.5 * rng.standard_normal((4, 4))
     z = np.column_stack([np.zeros(rows), x @ beta + [0.3, -0.2, 0.1, -1.0]])
     y = np.argmax(z + rng.gumbel(size=z.shape), 1)
-    return Regression(families.Categorical(5), y=y, x=x)
+    return Regression(families.Categorical(5), y=y, x=x, prior=PRIOR)
 
 
 class Setting(NamedTuple):
