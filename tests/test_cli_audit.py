@@ -57,4 +57,4 @@ def test_command_from_end_to_end(tmp_path: Path) -> None:
     result = call("audit", *options, "--no-progress", "--output", tmp_path / "a.json")
     assert result.exit_code == 0, result.output
     assert "sweeps over all rows" in result.output
-    assert json.loads((tmp_path / "a.json").read_text())["population"] == 20_000
+    assert json.loads((tmp_path / "a.json").read_text())["num_rows"] == 20_000
