@@ -4,9 +4,8 @@ With estimates b_j of variance 1/D_j, nearly independent, and a prior t_j ~ N(0,
 
     t_j = m_j(s) + v_j/sqrt(D_j + 1/s_j^2),   m_j(s) = D_j b_j/(D_j + 1/s_j^2),
 
-makes v_j standard normal whatever the scales are. (`Conditional` does so for the effects of groups, and has a power of
-the scale for coefficients: among a hundred of them there is always one whose local scale is so small that the steps of
-NUTS would have to be 50 times as short.)
+makes v_j standard normal whatever the scales are. (`Conditional` does so too, with the correlations of the estimates;
+these are apart from it, so that the reference does not depend on what it is compared with.)
 """
 
 from __future__ import annotations

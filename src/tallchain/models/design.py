@@ -184,10 +184,10 @@ def finite(quoted: str, values: Any, where: str = "") -> np.ndarray:
         is_finite = bool(np.isfinite(array.sum())) or bool(np.all(np.isfinite(array)))
     if not is_finite:
         at = tuple(int(index[0]) for index in np.nonzero(~np.isfinite(array)))
-        place = "".join(f", {word} {index}" for word, index in zip(("row", "column"), at, strict=False))
+        place = ", ".join(f"{word} {index}" for word, index in zip(("row", "column"), at, strict=False))
         raise ValueError(
-            f"{quoted} must be finite, in float32 as well; got {array[at]}{where}{place.replace(',', ' at', 1)}. Fill "
-            "in or drop missing values first, and rescale values that are too large."
+            f"{quoted} must be finite, in float32 as well; got {array[at]}{where}{place and f' at {place}'}. Fill in "
+            "or drop missing values first, and rescale values that are too large."
         )
     return array
 

@@ -32,9 +32,11 @@ def _ready(
             f"`{call}(prior_sd=...)` must be a positive number, or None for a flat prior; got {prior_sd!r}."
         )
     of = Flat() if prior_sd is None else Normal(float(prior_sd))
+    best = family.start(made.data["y"])
     start = np.zeros(family.num_predictors) if start is None else start
     rest: dict[str, Any] = {"intercept": bool(intercept), "temperature": temperature, "bound": bound, "start": start}
-    return assemble(object.__new__(Regression), family, made, Coded(None, None, (), {}), {}, Prior(of, of, 1.0), **rest)
+    none = Coded(None, None, (), {})
+    return assemble(object.__new__(Regression), family, made, none, {}, Prior(of, of, 1.0), best, **rest)
 
 
 def logistic_regression(

@@ -115,11 +115,12 @@ class Regression:
         coded = code_groups(call, groups, num_rows, data)
         _check_counted(call, family, outcomes, extra.get("weight"))
         counted = _repeated(outcomes, extra.get("weight"))
-        start = family.start(counted)
-        prior = (prior or Prior()).scaled(family.unit(counted), float(start[0]) if family.num_linear == 1 else 0.0)
+        best = family.start(counted)
+        prior = (prior or Prior()).scaled(family.unit(counted), float(best[0]) if family.num_linear == 1 else 0.0)
         _check(call, family, made, coded, extra.get("weight"), prior, intercept)
         columns = Columns.of(family, y, as_groups(call, groups), offset)
-        assemble(self, family, made, coded, extra, prior, intercept=intercept, temperature=temperature, columns=columns)
+        rest: dict[str, Any] = {"intercept": intercept, "temperature": temperature, "columns": columns}
+        assemble(self, family, made, coded, extra, prior, best, **rest)
 
     def predict(
         self,
@@ -187,6 +188,7 @@ def assemble(
     coded: Coded,
     extra: dict[str, np.ndarray],
     prior: Prior,
+    best: np.ndarray,
     *,
     intercept: bool,
     temperature: float,
@@ -194,14 +196,13 @@ def assemble(
     start: np.ndarray | None = None,
     columns: Columns | None = None,
 ) -> Regression:
-    """Put a regression together from what has been checked; `start` are predictors."""
+    """Put a regression together from what has been checked; `best` are `family.start(...)`, `start` others to use."""
     data = made.data | extra
     for name, values in (("groups", coded.groups), ("slopes", coded.slopes)):
         if values is not None:
             data[name] = values
     num_features = data["x"].shape[1]
     layout = Layout(num_features, family.num_linear, family.shared, coded.terms, _hyper(prior), has_intercept=intercept)
-    best = family.start(_repeated(data["y"], data.get("weight")))
     centres = tuple(float(value) for value in best[family.num_linear :])
     # The functions read only their arguments, so a second data set compiles nothing.
     log_prior = RegressionLogPrior(prior, layout, centres)

@@ -34,9 +34,7 @@ from tallchain.surrogates.structure import reach_of
 from tallchain.types import Array, PlacedSurrogate, Posterior, PyTree, Source, Target
 
 CHAINS, _WARMUP, _DRAWS = 8, 10, 40  # of the surrogate, at each place
-_ENERGY = (
-    0.32  # standard deviation of the error of the energy, if it were as said; measured with 1,000 to 10,000 groups
-)
+_ENERGY = 0.32  # standard deviation of the error of the energy, if it were as said: best with 10,000 groups
 _LARGE = 2000  # coordinates of which a candidate costs more than waiting until all chains want one
 _LEAST_STEPS = 3
 _SHORTENINGS = 4

@@ -23,7 +23,7 @@ MOST_HEAD = 3000
 MOST_PAIRS = 2**25
 """Pairs of levels of two factors."""
 _LEAST = 1e-9  # eigenvalue of a matrix scaled to a diagonal of ones
-_RAISED = 1e-2  # what smaller ones become
+_ROUNDING = 1e-5  # of such an eigenvalue: sums over rows are in float32
 _REACH = 6.0  # standard deviations of an effect
 _STIFF = 0.2  # of the precision of an effect that must be left
 _PARTS = 48  # of the reach, to look at one after another
@@ -89,9 +89,10 @@ class Precision(NamedTuple):
 
 
 def definite(matrix: np.ndarray) -> np.ndarray:
-    """Return a symmetric matrix, or several, with eigenvalues that are not positive replaced by their absolute values.
+    """Return a symmetric matrix, or several, with negative eigenvalues replaced by their absolute values.
 
     So a step from a place where the log density is not concave leads uphill, and is as long as the curvature allows.
+    Those that are 0 but for rounding become a small number: nothing is known in that direction.
     """
     matrix = (matrix + np.swapaxes(matrix, -1, -2)) / 2
     scale = np.sqrt(np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)))
@@ -100,7 +101,7 @@ def definite(matrix: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(matrix / outer)
     if np.all(values > _LEAST):
         return matrix
-    values = np.where(values > _LEAST, values, np.maximum(np.abs(values), _RAISED))
+    values = np.where(values < -_ROUNDING, -values, np.maximum(values, _LEAST))
     return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2) * outer
 
 
