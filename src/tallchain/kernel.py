@@ -22,16 +22,18 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
+from tallchain.assembly import check_surrogate, fit_bound
+from tallchain.bounds import Bound
 from tallchain.checks import check_position, check_start
-from tallchain.functions import as_function
 from tallchain.keys import as_threefry
 from tallchain.parts import check_registered, part, replace, set_fields, static
-from tallchain.surrogates.residual import ResidualSurrogate, needs_float64, residual
+from tallchain.surrogates.residual import needs_float64, residual
 from tallchain.threefry import same_key
 from tallchain.types import (
     AcceptanceTest,
     Array,
     Ask,
+    BoundedTest,
     CensusSource,
     CostlyProposal,
     Posterior,
@@ -42,7 +44,6 @@ from tallchain.types import (
     ScaledProposal,
     Source,
     SuitedSource,
-    SummedSurrogate,
     Surrogate,
     Target,
     Verdict,
@@ -133,8 +134,9 @@ class MetropolisHastings:
         proposal: how to propose, e.g. `RandomWalk(scale)`.
         acceptance: how to decide; the default is `MinibatchBarker()`.
         surrogate: a control variate, e.g. `surrogates.Taylor(...)`: the test then sees residuals per row.
-        bound: f(position, candidate), an upper bound on the range over rows (largest minus smallest) of
-            log p(x_i | candidate) - log p(x_i | position), for the tests that need one.
+        bound: for the tests that need one: f(position, candidate), an upper bound on the range over rows (largest
+            minus smallest) of log p(x_i | candidate) - log p(x_i | position); or a `bounds.Bound`, which holds for what
+            a surrogate leaves of them.
     """
 
     posterior: Posterior
@@ -142,7 +144,7 @@ class MetropolisHastings:
     proposal: Proposal
     acceptance: AcceptanceTest
     surrogate: Surrogate | None
-    bound: Callable[[PyTree, PyTree], Array] | None = static()
+    bound: Callable[[PyTree, PyTree], Array] | None
     width: int = static()
     """Rows per look."""
     in_float64: bool = static()
@@ -156,7 +158,7 @@ class MetropolisHastings:
         proposal: Proposal,
         acceptance: AcceptanceTest | None = None,
         surrogate: Surrogate | None = None,
-        bound: Callable[[PyTree, PyTree], Array] | None = None,
+        bound: Bound | Callable[[PyTree, PyTree], Array] | None = None,
     ) -> None:
         acceptance = MinibatchBarker() if acceptance is None else acceptance
         for name, value, need in (
@@ -173,16 +175,16 @@ class MetropolisHastings:
                 )
             check_registered(f"MetropolisHastings({name}=...)", value)
         check_registered("MetropolisHastings(surrogate=...)", surrogate)
-        if not (bound is None or callable(bound)):
-            raise TypeError(f"`MetropolisHastings(bound=...)` must be a function or None; got {brief(bound)}.")
         share = proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
         if not (isinstance(share, int | float) and 0 <= share <= 1):
             raise ValueError(
                 "`MetropolisHastings(proposal=...)`: the proposal's share_waiting, the share of the chains that wait "
                 f"for a candidate, must be a number from 0 to 1; got {brief(share)}."
             )
-        _check_surrogate(surrogate, posterior, source, bound)
-        _check_copies(source, bound)
+        check_surrogate(surrogate, posterior, source)
+        bound = fit_bound(bound, source, surrogate)
+        if isinstance(acceptance, BoundedTest):
+            acceptance.check(source.population, has_bound=bound is not None)
         appetite = acceptance.appetite(source.population)
         source = source.suited(appetite) if isinstance(source, SuitedSource) else source
         set_fields(
@@ -192,7 +194,7 @@ class MetropolisHastings:
             proposal=proposal,
             acceptance=acceptance,
             surrogate=surrogate,
-            bound=as_function(bound),
+            bound=bound,
             width=source.width(appetite),
             in_float64=needs_float64(source.population.num_rows, posterior.temperature, surrogate),
         )
@@ -349,40 +351,6 @@ class MetropolisHastings:
     def scaled(self, scale: PyTree) -> MetropolisHastings:
         """Return the same kernel with another proposal scale; may be a tracer."""
         return replace(self, proposal=cast(ScaledProposal, self.proposal).with_scale(scale))
-
-
-def _check_surrogate(surrogate: Any, posterior: Posterior, source: Source, bound: Any) -> None:
-    if surrogate is None:
-        return
-    if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
-        raise TypeError(
-            "`MetropolisHastings(surrogate=...)` must be an object with `row_difference`, e.g. "
-            f"surrogates.Taylor(...); got {brief(surrogate)}."
-        )
-    if bound is not None:
-        raise ValueError(
-            "`MetropolisHastings(surrogate=..., bound=...)`: a bound on the range of the log ratios does not bound the "
-            "residuals that a surrogate leaves. Leave the bound out; a test that needs one then reads all rows."
-        )
-    if isinstance(surrogate, ResidualSurrogate) and surrogate.log_likelihood is not posterior.log_likelihood:
-        raise ValueError("`MetropolisHastings(posterior=..., surrogate=...)`: the surrogate is of another posterior.")
-    population = source.population
-    if isinstance(surrogate, SummedSurrogate) and surrogate.num_rows != population.total:
-        raise ValueError(
-            f"`MetropolisHastings(surrogate=...)`: the surrogate sums over {surrogate.num_rows:,} rows, and the source "
-            f"has {population.total:,}. Make both from the same data."
-        )
-
-
-def _check_copies(source: Source, bound: Any) -> None:
-    population = source.population
-    if bound is not None and population.total < population.num_rows + population.num_exact:
-        raise ValueError(
-            "`MetropolisHastings(bound=...)` does not work with a source that has some rows several times "
-            f"(`copies=...`; this one has {population.num_rows:,} for {population.total:,} rows of data). Each copy "
-            "counts as a part of a row, so the bound does not hold for the numbers the test sees. Leave the bound "
-            "or the copies out; without a bound, a test that needs one reads all rows."
-        )
 
 
 def where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:

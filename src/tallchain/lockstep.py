@@ -369,7 +369,7 @@ def _together(lanes: Lane) -> int:
 
 
 def _scans_first(kernel: Machine) -> bool:
-    """Whether decisions begin with a census, for which the source has wider windows than the test's."""
+    """Whether decisions may begin with a census, for which the source has wider windows than the test's."""
     if not (isinstance(kernel, MetropolisHastings) and isinstance(kernel.source, CensusSource)):
         return False
     population, test = kernel.source.population, kernel.acceptance
@@ -382,7 +382,7 @@ def _scans_first(kernel: Machine) -> bool:
         asks.append(test.open(test.draw(make_key(0)), bound, population)[2])
 
     jax.eval_shape(opened)
-    return asks[0].census is True
+    return asks[0].census is not False
 
 
 def _like(kernel: Machine, lanes: Lane) -> Drawn:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallchain.acceptance.stopping import LEAST_ROWS
+from tallchain.bounds.regression import is_bounded
 from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.models.likelihood import regression_of
@@ -31,6 +32,7 @@ from tallchain.surrogates.settling import Ground, Settled, settle
 from tallchain.surrogates.start import check_start
 from tallchain.types import Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, check_switch, is_whole
+from tallchain.weighing import Exact, weigh_exact
 
 _BATCH = 50  # rows between two judgements, if more than the least are needed
 _MOST_SHARE = 0.25  # of all rows that a decision may take, for a surrogate to be useful
@@ -89,10 +91,12 @@ def prepare(
         chosen = _at_mode_or_bulk(posterior, source, initial, orders, least, options)
     else:
         chosen = _settled(posterior, source, ground, initial, least, options)
-    rows = chosen.influence
-    if batch_size is None and rows.chosen.rows > least:
-        most = num_rows - rows.chosen.num_exact
-        rows = dataclasses.replace(rows, batch_size=min(max(rows.batch_size, _BATCH), most))
+    score = partial(_with_batch, batch_size=batch_size, least=least)
+    if chosen.influence is None:
+        again = partial(influence, posterior, source, chosen.surrogate, chosen.laplace, **options | {"progress": False})
+        rows = lambda: score(again())  # noqa: E731
+    else:
+        rows = score(chosen.influence)
     return Prepared(
         posterior,
         source,
@@ -100,11 +104,20 @@ def prepare(
         chosen.laplace,
         chosen.surrogate,
         rows,
+        chosen.exact,
         chosen.proposal,
         tuple(chosen.findings),
         chosen.rows_swept + swept,
         time.perf_counter() - begun,
     )
+
+
+def _with_batch(rows: Influence, *, batch_size: int | None, least: int) -> Influence:
+    """Let a batch be larger than the least, if more rows than that are needed."""
+    if batch_size is not None or rows.chosen.rows <= least:
+        return rows
+    most = len(rows.stored_scores) - rows.chosen.num_exact
+    return dataclasses.replace(rows, batch_size=min(max(rows.batch_size, _BATCH), most))
 
 
 class _Chosen(NamedTuple):
@@ -113,7 +126,9 @@ class _Chosen(NamedTuple):
     reference: Reference | Settled
     laplace: Laplace | None
     surrogate: Taylor | Predictors | None
-    influence: Influence
+    influence: Influence | None
+    """None if nothing needs it: an exact test reads fewer rows than any other could."""
+    exact: Exact | None
     proposal: Proposal
     findings: list[str]
     rows_swept: int
@@ -170,6 +185,16 @@ def _at_mode(
 ) -> _Chosen:
     """Expand at the mode, and choose the order and the proposal."""
     laplace, num_rows = reference.laplace, reference.num_rows
+    exact = None
+    if 2 in orders and is_bounded(posterior):
+        surrogate = _surrogate(posterior, source, reference, 2)
+        progress, seed = options["progress"], options["seed"]
+        exact = weigh_exact(posterior, source, surrogate, laplace, seed=seed, progress=progress)
+        if exact is not None and exact.rows <= 2 * least:
+            findings = [_exact_words(exact)]
+            proposal = _proposal(posterior, laplace, exact, surrogate, findings, seed)
+            rows_swept = reference.rows_swept + exact.rows_swept
+            return _Chosen(reference, laplace, surrogate, None, exact, proposal, findings, rows_swept)
     tried: dict[int, tuple[Taylor | Predictors | None, Influence]] = {}
     costs: dict[int, float] = {}
     for order in (*orders, 0):
@@ -187,7 +212,10 @@ def _at_mode(
     surrogate, found = tried[best]
     proposal = _proposal(posterior, laplace, found, surrogate, findings, options["seed"])
     rows_swept = reference.rows_swept + sum(each.rows_swept for _, each in tried.values())
-    return _Chosen(reference, laplace, surrogate, found, proposal, findings, rows_swept)
+    if exact is not None:
+        rows_swept += exact.rows_swept
+        exact = exact if best == 2 else None
+    return _Chosen(reference, laplace, surrogate, found, exact, proposal, findings, rows_swept)
 
 
 def _ground(posterior: Posterior, source: Source, initial: PyTree) -> tuple[Ground | None, int]:
@@ -223,7 +251,7 @@ def _settled(
         *(poor_groups(posterior, source, found.stored_scores) if regression_of(posterior) else ()),
     ]
     swept = settled.rows_swept + found.rows_swept
-    return _Chosen(settled, None, settled.surrogate, found, settled.transition, findings, swept)
+    return _Chosen(settled, None, settled.surrogate, found, None, settled.transition, findings, swept)
 
 
 def _poor_surrogate(found: Influence, least: int, num_rows: int, complaints: tuple[str, ...]) -> tuple[str, ...]:
@@ -263,6 +291,12 @@ def _words(costs: dict[int, float], best: int) -> str:
     return f"surrogate            chosen: {_name(best)}; rows needed to estimate a log ratio: {each}"
 
 
+def _exact_words(exact: Exact) -> str:
+    return (
+        f"surrogate            chosen: order 2, with a bound for the rest of every row: at most {exact.rows:.2g} rows"
+    )
+
+
 def _does_not_pay(costs: dict[int, float], num_rows: int) -> str:
     least = min(cost for order, cost in costs.items() if order)
     return (
@@ -276,7 +310,7 @@ def _does_not_pay(costs: dict[int, float], num_rows: int) -> str:
 def _proposal(
     posterior: Posterior,
     laplace: Laplace,
-    found: Influence,
+    found: Influence | Exact,
     surrogate: Taylor | Predictors | None,
     findings: list[str],
     seed: int,

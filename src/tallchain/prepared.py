@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
-from tallchain.acceptance import Confidence, Penalty
+from tallchain.acceptance import MHSS, Confidence, Penalty
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.surrogates import Influence, Laplace, Predictors, Reference, Taylor
 from tallchain.surrogates.settling import Settled
-from tallchain.types import AcceptanceTest, Array, Posterior, Proposal, PyTree, Source
+from tallchain.types import AcceptanceTest, Array, BoundedTest, Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, is_whole
+from tallchain.weighing import Exact
 
 _METHODS = {
     "none": "every row alike",
@@ -38,13 +41,28 @@ class Prepared:
     """The normal distribution with the mode and curvature of the posterior; None where there is no mode."""
     surrogate: Taylor | Predictors | None
     """None if no surrogate pays."""
-    influence: Influence
+    scored: Influence | Callable[[], Influence]
+    """What `influence` returns, or what finds it."""
+    exact: Exact | None
+    """Bound and rows for an exact test; None if there is no bound."""
     proposal: Proposal
     findings: tuple[str, ...]
     """What was found, in words."""
     rows_swept: int
     """Rows swept, in all."""
     seconds: float
+
+    @cached_property
+    def influence(self) -> Influence:
+        """How much each row matters; two sweeps over all rows, the first time, if an exact test was chosen."""
+        return self.scored if isinstance(self.scored, Influence) else self.scored()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `kernel()` has an exact test: there is a bound, and it reads no more rows than others would."""
+        if self.exact is None:
+            return False
+        return not isinstance(self.scored, Influence) or self.exact.rows <= self._penalty_rows
 
     def kernel(
         self,
@@ -56,26 +74,26 @@ class Prepared:
         """Make the sampler.
 
         Args:
-            acceptance: how to decide; by default `Penalty()`, which accepts twice as often as Barker's test if the
-                noise of Delta* is small, as with a surrogate that pays; with a bound, `Confidence()`.
+            acceptance: how to decide. By default `MHSS()`, which is exact, if the rows have a bound and it pays; else
+                `Penalty()`, which accepts twice as often as Barker's test if the noise of Delta* is small, as with a
+                surrogate that pays; with a range bound, `Confidence()`.
             proposal: to use in place of the one chosen.
             bound: a range bound for `Confidence`, as `MetropolisHastings(bound=...)` takes it. It holds for the log
                 ratios and not for the residuals of a surrogate, so the kernel then has NO surrogate, and every row is
                 sampled alike; decisions read more rows.
         """
-        rows, default, surrogate = self.influence, Penalty(), self.surrogate
-        if bound is None:
-            source = self.source.reweighted(rows.exact, rows.copies, rows.batch_size)
-        else:
-            source, default, surrogate = self.source.reweighted(batch_size=rows.batch_size), Confidence(), None
-        return MetropolisHastings(
-            self.posterior,
-            source,
-            proposal=proposal or self.proposal,
-            acceptance=acceptance or default,
-            surrogate=surrogate,
-            bound=bound,
-        )
+        proposal = proposal or self.proposal
+        if bound is not None:
+            source = self.source.reweighted(batch_size=self.influence.batch_size)
+            acceptance = acceptance or Confidence()
+            return MetropolisHastings(self.posterior, source, proposal=proposal, acceptance=acceptance, bound=bound)
+        acceptance = acceptance or (MHSS() if self.is_exact else Penalty())
+        parts: dict[str, Any] = {"proposal": proposal, "acceptance": acceptance, "surrogate": self.surrogate}
+        if isinstance(acceptance, BoundedTest) and self.exact is not None:
+            return MetropolisHastings(self.posterior, self.exact.source, **parts, bound=self.exact.bound)
+        rows = self.influence
+        source = self.source.reweighted(rows.exact, rows.copies, rows.batch_size)
+        return MetropolisHastings(self.posterior, source, **parts)
 
     def starts(self, key: Array, num_chains: int) -> PyTree:
         """Draw a start for every chain from the Laplace approximation, or from draws of the surrogate posterior."""
@@ -110,25 +128,51 @@ class Prepared:
 
     @property
     def rows_per_decision(self) -> int:
-        """About how many rows a decision of `kernel()` will read: a pilot, and fresh rows for the estimate."""
+        """About how many rows a decision of `kernel()` will read."""
+        if self.is_exact:
+            assert self.exact is not None
+            return min(math.ceil(self.exact.rows), self.reference.num_rows)
+        return self._penalty_rows
+
+    @property
+    def _penalty_rows(self) -> int:
+        """A pilot, and fresh rows for the estimate."""
         rows, pilot = self.influence.chosen, max(self.influence.batch_size, LEAST_ROWS)
         reads = rows.num_exact + pilot + math.ceil(max(rows.rows, LEAST_ROWS))
         return min(reads, self.reference.num_rows)
 
     def __str__(self) -> str:
-        reference, rows = self.reference, self.influence.chosen
-        pilot = max(self.influence.batch_size, LEAST_ROWS)
-        always = f", {rows.num_exact:,} rows that every decision reads" if rows.num_exact else ""
-        how = "Penalty" if self.surrogate is None else f"Penalty with control variates of order {self.surrogate.order}"
         return "\n".join(
             [
                 f"Prepared in {self.seconds:.2g} s, {self.rows_swept:,} rows swept",
-                reference.words,
+                self.reference.words,
                 *self.findings,
-                f"sampling             {_METHODS[rows.method]}",
-                f"cost                 about {self.rows_per_decision:,} of {reference.num_rows:,} rows a decision with "
-                f"`kernel()`: a pilot of {pilot:,}, fresh rows for the estimate{always}",
-                f"to report            {how}, {type(self.proposal).__name__} proposals; and what "
-                "`audit(trace.kernel, trace)` finds",
+                *(self._words_if_exact() if self.is_exact else self._words_otherwise()),
             ]
         )
+
+    def _words_if_exact(self) -> list[str]:
+        assert self.exact is not None
+        rows = f"{self.exact.rows:.2g} of {self.reference.num_rows:,} rows a decision"
+        return [
+            "test                 MHSS, which is exact: every row has a bound, and it reads fewer rows than others",
+            f"cost                 about {rows} with `kernel()`, drawn in proportion to their bounds",
+            f"to report            MHSS (exact) with control variates of order {self.exact.bound.order}, "
+            f"{type(self.proposal).__name__} proposals",
+        ]
+
+    def _words_otherwise(self) -> list[str]:
+        rows, pilot = self.influence.chosen, max(self.influence.batch_size, LEAST_ROWS)
+        always = f", {rows.num_exact:,} rows that every decision reads" if rows.num_exact else ""
+        how = "Penalty" if self.surrogate is None else f"Penalty with control variates of order {self.surrogate.order}"
+        lines = [
+            f"sampling             {_METHODS[rows.method]}",
+            f"cost                 about {self.rows_per_decision:,} of {self.reference.num_rows:,} rows a decision "
+            f"with `kernel()`: a pilot of {pilot:,}, fresh rows for the estimate{always}",
+            f"to report            {how}, {type(self.proposal).__name__} proposals; and what "
+            "`audit(trace.kernel, trace)` finds",
+        ]
+        if self.exact is not None:
+            said = f"`kernel(acceptance.MHSS())` would be exact, and read about {self.exact.rows:,.0f} rows a decision"
+            lines.insert(1, f"exact test           {said}: more than `Penalty`")
+        return lines

@@ -19,6 +19,7 @@ from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import scan as scan_rows
 from tallchain.checking.trace import Trace
 from tallchain.checking.verdict import Scan
+from tallchain.checking.violations import show_and_check
 from tallchain.checks import are_scalars, check_position, check_start
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.interrupts import catch_interrupt
@@ -27,7 +28,7 @@ from tallchain.keys import fold_in, single_key
 from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.schedule import Schedule
-from tallchain.settings import Settings, settings_of
+from tallchain.settings import Settings, is_exact, settings_of
 from tallchain.surrogates.residual import digits, needs_float64
 from tallchain.types import (
     Array,
@@ -151,10 +152,10 @@ def sample(
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
         )
         with (
-            progress_bar(progress, num_draws * num_chains) as report,
+            progress_bar(progress, num_draws * num_chains) as show,
             saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),
         ):
-            run = runner(kernel).start(positions)
+            run, report = runner(kernel).start(positions), partial(show_and_check, show, kernel, positions)
             until = num_warmup // 2
             if recentre and until:
                 fill(recorder, run, until, interrupt, report)
@@ -167,7 +168,7 @@ def sample(
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         last, found = find_last(), _Found()
         is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
-        if scan and last.kernel and not interrupt.is_set():
+        if scan and last.kernel and not is_exact(kernel.acceptance) and not interrupt.is_set():
             scan_key = fold_in(key, num_chains)
             try:
                 found = _scanned(last.kernel, recorder, scan, scan_key, interrupt, progress=progress)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tallchain.functions import Function
 from tallchain.kernel import MetropolisHastings
+from tallchain.types import AcceptanceTest, ExactTest
 
 _LONGEST = 100
 
@@ -28,6 +29,8 @@ class Settings:
     """K; under a schedule, at the last draw."""
     is_scheduled: bool = False
     """Whether a schedule sets the temperature."""
+    is_exact: bool = False
+    """Whether the test leaves the posterior unchanged, whatever the rows."""
 
     @property
     def is_tempered(self) -> bool:
@@ -39,7 +42,7 @@ class Settings:
         when = " at the last draw, by a schedule" if self.is_scheduled else ""
         tempered = "   tempered: NOT the posterior" if self.is_tempered else ""
         return [
-            f"test                 {self.test}",
+            f"test                 {self.test}{'   exact' if self.is_exact else ''}",
             f"proposal             {self.proposal}",
             f"prior                {self.prior}",
             f"temperature          {self.temperature:,.10g}{when}{tempered}",
@@ -54,7 +57,13 @@ def settings_of(kernel: MetropolisHastings, *, is_scheduled: bool = False) -> Se
         name_of(kernel.posterior.log_prior),
         float(kernel.posterior.temperature),
         is_scheduled,
+        is_exact(kernel.acceptance),
     )
+
+
+def is_exact(test: AcceptanceTest) -> bool:
+    """Whether a test leaves the posterior unchanged, whatever the rows."""
+    return isinstance(test, ExactTest) and test.is_exact
 
 
 def describe(part: Any, *, static_only: bool = False) -> str:

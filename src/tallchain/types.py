@@ -258,6 +258,25 @@ class ApproximateTest(AcceptanceTest, Protocol):
         ...
 
 
+@runtime_checkable
+class ExactTest(AcceptanceTest, Protocol):
+    """A test that leaves the posterior unchanged, whatever the rows."""
+
+    @property
+    def is_exact(self) -> bool:
+        """True."""
+        ...
+
+
+@runtime_checkable
+class BoundedTest(ExactTest, Protocol):
+    """A test that is exact if the kernel has a bound, and the rows are independent."""
+
+    def check(self, population: Population, *, has_bound: bool) -> None:
+        """Refuse a kernel for which it is not."""
+        ...
+
+
 class Surrogate(Protocol):
     """A control variate: a function q_i of the position for every row, whose sum Q is known in closed form."""
 

@@ -4,12 +4,14 @@ from tallchain.acceptance.austere import Austere
 from tallchain.acceptance.combined import Combined
 from tallchain.acceptance.confidence import Confidence
 from tallchain.acceptance.correction import Correction
+from tallchain.acceptance.exact import MHSS, ScalableMH, TunaMH
 from tallchain.acceptance.full_data import Barker, Metropolis
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
 from tallchain.acceptance.normal_barker import NormalBarker
 from tallchain.acceptance.penalty import Penalty
 
 __all__ = [
+    "MHSS",
     "Austere",
     "Barker",
     "Combined",
@@ -19,4 +21,6 @@ __all__ = [
     "MinibatchBarker",
     "NormalBarker",
     "Penalty",
+    "ScalableMH",
+    "TunaMH",
 ]

@@ -17,6 +17,8 @@ from tallchain.types import Array, Ask, Judgement, Population
 class _FullData:
     """Ask for every row, then decide."""
 
+    is_exact = True
+
     def appetite(self, population: Population) -> int:
         """Everything: the source reads it in its widest windows."""
         return population.num_rows

@@ -133,6 +133,8 @@ class Summary:
                 f"all rows were read   at {self.scan.num_proposals} proposals; at worst, the mean of "
                 f"{self.scan.batch:,.0f} rows has {worst}"
             )
+        elif self.settings and self.settings.is_exact:
+            lines.append("exact                the test is exact: its decisions need no check, only the chains do")
         elif self.rows.share < 1:
             lines.append("NOT CHECKED          no scan of all rows: a few rows that carry the posterior go unnoticed")
         highest = max([0.0, *(p.r_hat for p in self.parameters if np.isfinite(p.r_hat))])

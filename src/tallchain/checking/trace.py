@@ -138,7 +138,8 @@ class Trace:
         found = [] if self.scan is None else self.scan.complaints()
         found += _words_of(self.left_out, has_moments=self.moments is not None)
         is_few = np.isfinite(self.log_ratio) & (self.rows_read < min(LEAST_ROWS, self.num_rows))
-        if is_few.mean() > _FEW_SHARE:
+        is_exact = self.settings is not None and self.settings.is_exact
+        if not is_exact and is_few.mean() > _FEW_SHARE:
             found.append(
                 f"{is_few.mean():.0%} of the decisions used fewer than {LEAST_ROWS} rows, too few to estimate a "
                 "variance. Give the test a larger batch"

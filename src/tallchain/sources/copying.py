@@ -105,6 +105,16 @@ def shuffle(values: np.ndarray, seed: int) -> np.ndarray:
     return values
 
 
+def words_of(seed: int) -> np.ndarray:
+    """Return a seed in words of 32 bits."""
+    return np.frombuffer(seed.to_bytes(4 * max(1, -(-seed.bit_length() // 32)), "little"), "<u4").astype(np.uint32)
+
+
+def seed_of(words: np.ndarray) -> int:
+    """Return the seed of some words."""
+    return int.from_bytes(np.asarray(words).astype("<u4").tobytes(), "little")
+
+
 class _Places:
     """Indices of N rows in the order of a keyed permutation, then those of the first rows again."""
 

@@ -12,7 +12,7 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.parts import part, replace, set_fields, static
-from tallchain.sources.copying import shuffle, shuffle_rows
+from tallchain.sources.copying import seed_of, shuffle, shuffle_rows, words_of
 from tallchain.sources.permutation import mix, permute
 from tallchain.sources.reweighting import check_batch_of, check_weights
 from tallchain.sources.rows import row_bytes, slice_rows, take_data, take_rows, widest_window, window_width
@@ -108,10 +108,10 @@ class Shuffled(Stored):
 
     def _begin(self, batch_size: int, seed: int, windows: bool | str, num_rows: int) -> Shuffled:
         how = {"windows": windows, "is_auto": windows == "auto"}
-        return set_fields(self, batch_size=batch_size, words=_words(seed), num_data=num_rows, **how)
+        return set_fields(self, batch_size=batch_size, words=words_of(seed), num_data=num_rows, **how)
 
     def _shuffle(self, data: PyTree) -> Shuffled:
-        rows = shuffle_rows(data, _seed(self.words), self._num_repeated(data, self.num_data))
+        rows = shuffle_rows(data, seed_of(self.words), self._num_repeated(data, self.num_data))
         return set_fields(self, num_rows=self.num_data, num_exact=0, data=rows, share=None)
 
     @property
@@ -208,15 +208,7 @@ class Shuffled(Stored):
         return rows, jnp.minimum(width - within, self.num_rows - cursor.position)
 
     def _arranged(self, slots: np.ndarray) -> np.ndarray:
-        return shuffle(slots, _seed(self.words))
+        return shuffle(slots, seed_of(self.words))
 
     def _num_repeated(self, data: PyTree, num_rows: int) -> int:
         return min(widest_window(data), num_rows) if self.windows or self.is_auto else 0
-
-
-def _words(seed: int) -> np.ndarray:
-    return np.frombuffer(seed.to_bytes(4 * max(1, -(-seed.bit_length() // 32)), "little"), "<u4").astype(np.uint32)
-
-
-def _seed(words: np.ndarray) -> int:
-    return int.from_bytes(np.asarray(words).astype("<u4").tobytes(), "little")

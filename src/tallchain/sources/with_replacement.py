@@ -7,20 +7,24 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import random as jr
 
-from tallchain.parts import part, set_fields
-from tallchain.sources.copying import copy_rows
+from tallchain.parts import part, replace, set_fields
+from tallchain.sources.alias import Alias, make_alias
+from tallchain.sources.copying import copy_rows, seed_of, shuffle
 from tallchain.sources.rows import check_batch_size, slice_rows, take_data, window_width
 from tallchain.sources.stored import Stored
 from tallchain.types import (
     Array,
     Ask,
+    Block,
     Population,
     PyTree,
     RowFunction,
     Seen,
 )
+from tallchain.validation import brief
 
 
 class _Cursor(NamedTuple):
@@ -34,23 +38,40 @@ class _Cursor(NamedTuple):
 
 @part
 class WithReplacement(Stored):
-    """A source of independent rows, each drawn uniformly from all N.
+    """A source of independent rows, each drawn from all N, uniformly or by weight.
 
-    No finite-population factor applies, and reading N rows is not reading all rows; a census reads them in order.
+    No finite-population factor applies, and reading N rows is not reading all rows; a census reads them in order. A row
+    that is drawn with probability p_i counts as 1/(N p_i) of a row, so that Delta* stays unbiased.
 
     Args:
         data: as for `Shuffled`. Copied.
         batch_size: m, the rows a test reads between judgements unless it sets its own number.
+        weights: of the rows, positive; None for all alike. They are drawn from an alias table (12 bytes a row), and
+            p_i is the probability that this table gives them, to the last bit.
     """
 
-    def __init__(self, data: PyTree, batch_size: int) -> None:
+    alias: Alias | None
+    words: np.ndarray | None
+    """The seed of the shuffle that the rows are in, if they are those of a `Shuffled`."""
+
+    def __init__(self, data: PyTree, batch_size: int, weights: Any = None) -> None:
         data, num_rows = take_data("WithReplacement", data)
         self._hold(data, num_rows, check_batch_size("WithReplacement", batch_size, num_rows))
+        if weights is not None:
+            set_fields(self, **_drawn_by(check_positive("WithReplacement", weights, num_rows)))
 
     @classmethod
     def of_checked(cls, data: PyTree, num_rows: int, batch_size: int) -> WithReplacement:
         """Make a source of data and a batch size that are already checked."""
         return object.__new__(cls)._hold(data, num_rows, batch_size)
+
+    @classmethod
+    def of_stored(cls, source: Stored, batch_size: int, weights: np.ndarray) -> WithReplacement:
+        """Make a source of the rows that another one has, without a copy; weights by its own order of the rows."""
+        assert source.share is None
+        made = object.__new__(cls)._hold(source.data, source.num_rows, min(batch_size, source.num_rows))
+        weights = check_positive("WithReplacement.of_stored", weights, source.num_rows)
+        return set_fields(made, words=getattr(source, "words", None), **_drawn_by(weights))
 
     def _hold(self, data: PyTree, num_rows: int, batch_size: int) -> WithReplacement:
         return set_fields(
@@ -61,7 +82,34 @@ class WithReplacement(Stored):
             num_data=num_rows,
             data=jax.tree.map(copy_rows, data),
             share=None,
+            alias=None,
+            words=None,
         )
+
+    def order(self) -> np.ndarray | None:
+        """Return which row of the user's data each row is; None if rows are reweighted."""
+        if self.words is None or self.num_exact:
+            return super().order() if self.alias is None else np.arange(self.num_data, dtype=np.int32)
+        return shuffle(np.arange(self.num_data, dtype=np.int32), seed_of(self.words))
+
+    def reweighted(self, exact: Any = (), copies: Any = None, batch_size: int | None = None) -> WithReplacement:
+        """Return a source of the same rows, some of them read always or more often; see `Source.reweighted`."""
+        if self.alias is not None and (np.size(exact) or copies is not None):
+            raise ValueError("`reweighted(...)`: the rows of this source have weights. Reweight one without.")
+        return super().reweighted(exact, copies, batch_size)
+
+    def sweep(self, summarise: Callable[[Block], PyTree], *arguments: Any, **options: Any) -> Any:
+        """Summarise every row once; see `Source.sweep`."""
+        whole = self if self.alias is None else replace(self, share=None, alias=None)
+        return super(WithReplacement, whole).sweep(summarise, *arguments, **options)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a summary should say about it."""
+        if self.alias is None:
+            return super().notes
+        assert self.share is not None
+        return (f"rows are drawn by weight, up to {1 / float(jnp.min(self.share)):,.3g} times as often as on average",)
 
     @property
     def population(self) -> Population:
@@ -100,9 +148,45 @@ class WithReplacement(Stored):
         left = jnp.where(ask.census, self.num_rows - cursor.position, width)
         taken = jnp.clip(ask.rows, 0, jnp.minimum(width, left))
         in_order = jnp.minimum(cursor.position + jnp.arange(width), self.num_rows - 1)
-        at_random = jr.randint(jr.fold_in(cursor.key, cursor.looks), (width,), 0, self.num_rows)
-        index = jnp.where(ask.census, in_order, at_random)
+        index = jnp.where(ask.census, in_order, self._at_random(jr.fold_in(cursor.key, cursor.looks), width))
         rows, share = self._take(index, cursor.exact_left)
+        if self.alias is not None:
+            assert share is not None
+            share = jnp.where(ask.census, 1, share)
         seen, exact_left = self._see(rows, share, cursor.exact_left, taken, row_function, summarise)
         position = jnp.where(ask.census, (cursor.position + seen.taken) % self.num_rows, cursor.position)
         return _Cursor(cursor.key, cursor.looks + 1, position, exact_left), seen
+
+    def look_widely(
+        self, cursor: _Cursor, ask: Ask, row_function: RowFunction, summarise: Callable[[Array, Array], Any]
+    ) -> tuple[_Cursor, Seen]:
+        """Read the next rows of a census, as many as a look may."""
+        width = self.width(self.num_rows)
+        return self.look(cursor, ask._replace(census=jnp.ones((), bool)), width, row_function, summarise)
+
+    def _at_random(self, key: Array, width: int) -> Array:
+        """Return the numbers of some rows; both words of a block of random bits are used."""
+        if self.alias is None:
+            return jr.randint(key, (width,), 0, self.num_rows)
+        return self.alias.rows(jr.key_data(jr.split(key, width)))
+
+
+def check_positive(call: str, weights: Any, num_rows: int) -> np.ndarray:
+    """Return weights, or raise an error that says what is wrong with them."""
+    values = np.asarray(weights)
+    if values.shape != (num_rows,) or values.dtype.kind not in "iuf":
+        raise ValueError(
+            f"`{call}(weights=...)` must be numbers, one for each of the {num_rows} rows; got {brief(weights)}."
+        )
+    is_fine = np.isfinite(values) & (values > 0)
+    if not is_fine.all():
+        at = int(np.argmin(is_fine))
+        raise ValueError(f"`{call}(weights=...)` must be positive and finite; got {values[at]} for row {at}.")
+    return values
+
+
+def _drawn_by(weights: np.ndarray) -> dict[str, Any]:
+    """Return the fields for rows that come by weight."""
+    table, law = make_alias(weights)
+    share = (1 / (len(law) * law)).astype(jnp.result_type(float))
+    return {"alias": Alias(copy_rows(table)), "share": copy_rows(share)}

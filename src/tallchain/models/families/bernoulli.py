@@ -26,9 +26,9 @@ class Bernoulli(Family):
         check_choice("Bernoulli", "link", self.link, tuple(LINKS))
 
     @property
-    def bounds(self) -> Bounds:
-        """Those of the link."""
-        return self._link.bounds
+    def is_concave(self) -> bool:
+        """True for all links."""
+        return True
 
     @property
     def _link(self) -> Link:
@@ -49,6 +49,10 @@ class Bernoulli(Family):
     def higher(self, eta: Array, y: Array) -> Array:
         """In closed form for the logit link."""
         return -softplus_higher(eta[0]) if self.link == "logit" else super().higher(eta, y)
+
+    def derivative_bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """Those of the link."""
+        return self._link.bounds(low, high, y)
 
     def mean(self, eta: Array) -> Array:
         """P(y = 1)."""

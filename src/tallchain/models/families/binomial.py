@@ -11,8 +11,9 @@ import numpy as np
 from jax import random as jr
 
 from tallchain.models.families.checks import is_count, pairs, refuse
-from tallchain.models.families.family import Derivatives, Family, of_one
+from tallchain.models.families.family import Bounds, Derivatives, Family, largest, of_one
 from tallchain.models.families.growth import softplus_higher, softplus_rise
+from tallchain.models.families.links import LINKS
 from tallchain.models.families.settings import check_choice
 from tallchain.types import Array
 
@@ -53,6 +54,17 @@ class Binomial(Family):
     def higher(self, eta: Array, y: Array) -> Array:
         """Those of `Bernoulli`, n times."""
         return -y[1] * softplus_higher(eta[0])
+
+    @property
+    def is_concave(self) -> bool:
+        """True."""
+        return True
+
+    def derivative_bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """Those of `Bernoulli`, n times; the first is largest at an end."""
+        one = LINKS["logit"].bounds(low, high, jnp.ones_like(low))
+        ends = self.derivatives(low[None], y).first[0], self.derivatives(high[None], y).first[0]
+        return Bounds(largest(low, high, ends), y[1] * one.second, y[1] * one.third)
 
     def mean(self, eta: Array) -> Array:
         """p, the expected share of successes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jax import lax
 from jax import random as jr
 
 from tallchain.models.families.checks import levels
-from tallchain.models.families.family import Derivatives, Family
+from tallchain.models.families.family import Bounds, Derivatives, Family
 from tallchain.models.families.settings import check_levels
 from tallchain.types import Array
 
@@ -54,6 +55,10 @@ class Categorical(Family):
         first = self._is(y)[1:] - p
         second = p[:, None] * p - jnp.diag(p)
         return Derivatives(first, second, (1 - 2 * p[0]) * second[0], second[0, 0] * (1 + 6 * second[0, 0]))
+
+    def derivative_bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """sqrt 2, 1/2 and sqrt 6/9, in the norm of operators: for all predictors."""
+        return Bounds(*(jnp.full((), bound, low.dtype) for bound in (math.sqrt(2), 0.5, math.sqrt(6) / 9)))
 
     def mean(self, eta: Array) -> Array:
         """The probabilities of all levels."""

@@ -8,7 +8,7 @@ derivatives takes them in R^q, and never through the parameters.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -32,11 +32,11 @@ class Derivatives(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Upper bounds over all eta on absolute derivatives of f by its one predictor; infinite where there is none."""
+    """Upper bounds on the norms of derivatives of f, over some values of its linear predictors."""
 
-    first: float = np.inf
-    second: float = np.inf
-    third: float = np.inf
+    first: Array
+    second: Array
+    third: Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Family:
         return 1
 
     @property
-    def bounds(self) -> Bounds:
-        """Bounds on the derivatives; infinite unless a family says otherwise."""
-        return Bounds()
+    def is_concave(self) -> bool:
+        """Whether f is concave in its predictors."""
+        return False
 
     @property
     def takes_intercept(self) -> bool:
@@ -100,6 +100,14 @@ class Family:
         slope = lambda z: jax.jvp(fourth, (z,), (one,))  # noqa: E731
         (f4, f5), (_, f6) = jax.jvp(slope, (z,), (one,))
         return jnp.stack([self.derivatives(eta, y).third[0], f4, f5, f6])
+
+    def derivative_bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """Bound the derivatives of orders 1 to 3 where every linear predictor is between `low` and `high`.
+
+        These may be infinite, and so may the bounds: they are, unless a family says otherwise.
+        """
+        infinite = jnp.full((), jnp.inf, low.dtype)
+        return Bounds(infinite, infinite, infinite)
 
     def mean(self, eta: Array) -> Array:
         """E[y], a number; for a distribution over levels, their probabilities."""
@@ -148,6 +156,21 @@ def _along_first(function: Callable[[Array], Array]) -> Callable[[Array], Array]
         return jax.jvp(function, (eta,), (jnp.zeros_like(eta).at[0].set(1),))[1]
 
     return slope
+
+
+def largest(low: Array, high: Array, at_ends: tuple[Array, Array], peaks: Iterable[tuple[Any, float]] = ()) -> Array:
+    """Return the largest absolute value of a function between two numbers: at an end, or at a peak in between.
+
+    Args:
+        low: the lower end.
+        high: the upper end.
+        at_ends: the function there.
+        peaks: where its absolute value has a maximum, and that value.
+    """
+    found = jnp.maximum(jnp.abs(at_ends[0]), jnp.abs(at_ends[1]))
+    for place, value in peaks:
+        found = jnp.where((low <= place) & (place <= high), jnp.maximum(found, value), found)
+    return found
 
 
 def of_one(first: Array, second: Array, third: Array, fourth: Array) -> Derivatives:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import random as jr
 
 from tallchain.models.families.checks import differing, measured, numbers
-from tallchain.models.families.family import Bounds, Derivatives, ScaleFamily, of_one, of_two
+from tallchain.models.families.family import Bounds, Derivatives, ScaleFamily, largest, of_one, of_two
 from tallchain.models.families.growth import Span, growth_rise
 from tallchain.models.families.settings import check_positive
 from tallchain.types import Array
@@ -33,9 +33,16 @@ class Gaussian(ScaleFamily):
         return ("log_noise_sd",) if self.sd is None else ()
 
     @property
-    def bounds(self) -> Bounds:
+    def is_concave(self) -> bool:
+        """For known noise."""
+        return self.sd is not None
+
+    def derivative_bounds(self, low: Array, high: Array, y: Array) -> Bounds:
         """For known noise, the second derivative is -1/sd^2 and the third 0."""
-        return Bounds() if self.sd is None else Bounds(second=1 / self.sd**2, third=0.0)
+        if self.sd is None:
+            return super().derivative_bounds(low, high, y)
+        first = largest(low, high, (y - low, y - high)) / self.sd**2
+        return Bounds(first, jnp.full_like(low, 1 / self.sd**2), jnp.zeros_like(low))
 
     def log_density(self, eta: Array, y: Array) -> Array:
         """-(y - z)^2 / (2 sd^2) - log sd."""

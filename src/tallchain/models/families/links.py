@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from jax.scipy.special import ndtr
 
-from tallchain.models.families.family import Bounds
+from tallchain.models.families.family import Bounds, largest
 from tallchain.models.families.growth import (
     growth,
     growth_derivatives,
@@ -26,13 +26,13 @@ from tallchain.types import Array
 
 _TAIL = 4.0  # below minus this, Mills' ratio is a continued fraction
 _TERMS = 14
+_BEND, _STEEPEST_BEND = 1.3169579, 1 / (6 * math.sqrt(3))  # where the third derivative of the logit model is largest
+_FAR = 60.0  # derivatives there are as good as at infinity
 _NODES, _WEIGHTS = (half.tolist() for half in np.polynomial.legendre.leggauss(6))
 
 
 class Link(Protocol):
     """A link; z, d and y are numbers."""
-
-    bounds: Bounds
 
     def log_density(self, z: Array, y: Array) -> Array:
         """f(z; y)."""
@@ -46,6 +46,10 @@ class Link(Protocol):
         """Derivatives of f by z, up to order 4."""
         ...
 
+    def bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """Bound the derivatives between two values of z."""
+        ...
+
     def mean(self, z: Array) -> Array:
         """P(y = 1)."""
         ...
@@ -57,8 +61,6 @@ class Link(Protocol):
 
 class Logit:
     """P(y = 1) = 1/(1 + exp(-z))."""
-
-    bounds = Bounds(1.0, 1 / 4, 1 / (6 * math.sqrt(3)))
 
     def log_density(self, z: Array, y: Array) -> Array:
         """-log(1 + exp(-s)), s = z for y = 1 and -z for y = 0."""
@@ -76,6 +78,12 @@ class Logit:
         sign = 2 * y - 1
         return sign * jax.nn.sigmoid(-sign * z), -w, -w * (1 - 2 * p), -w * (1 - 6 * w)
 
+    def bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """At most 1, 1/4 (at 0) and 1/(6 sqrt 3) (at +-1.317)."""
+        ends = zip(self.derivatives(low, y), self.derivatives(high, y), strict=True)
+        peaks = (), [(0.0, 1 / 4)], [(-_BEND, _STEEPEST_BEND), (_BEND, _STEEPEST_BEND)], ()
+        return Bounds(*[largest(low, high, *each) for each in zip(ends, peaks, strict=True)][:3])
+
     def mean(self, z: Array) -> Array:
         """P(y = 1)."""
         return jax.nn.sigmoid(z)
@@ -87,8 +95,6 @@ class Logit:
 
 class Probit:
     """P(y = 1) = Phi(z)."""
-
-    bounds = Bounds(math.inf, 1.0, 0.295719)
 
     def log_density(self, z: Array, y: Array) -> Array:
         """log Phi(s), s = z for y = 1 and -z for y = 0."""
@@ -118,6 +124,19 @@ class Probit:
         third = m * (g**2 - k)
         return sign * m, -m * g, sign * third, m * (3 * g * k - g**3 - third)
 
+    def bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """The first is largest where s is least, and infinite for -inf; so is the second, at most 1; then 0.295719."""
+        is_one = y > 0
+        low, high = jnp.where(is_one, low, -high), jnp.where(is_one, high, -low)  # of s
+        is_open = jnp.isneginf(low)
+        one, ends = jnp.ones_like(y), (jnp.maximum(low, -_FAR), jnp.clip(high, -_FAR, _FAR))
+        first, second, third, _ = zip(*(self.derivatives(end, one) for end in ends), strict=True)
+        return Bounds(
+            jnp.where(is_open, jnp.inf, largest(low, high, first)),
+            jnp.where(is_open, 1.0, largest(low, high, second)),
+            largest(low, high, third, [(1.0023694, 0.2957189)]),
+        )
+
     def mean(self, z: Array) -> Array:
         """P(y = 1)."""
         return ndtr(z)
@@ -129,8 +148,6 @@ class Probit:
 
 class ComplementaryLogLog:
     """P(y = 1) = 1 - exp(-exp(z)): whether anything happens, if it happens at the rate exp(z)."""
-
-    bounds = Bounds()
 
     def log_density(self, z: Array, y: Array) -> Array:
         """log(1 - exp(-exp(z))) for y = 1, -exp(z) for y = 0."""
@@ -147,6 +164,14 @@ class ComplementaryLogLog:
             jnp.where(y > 0, hit, -miss) for hit, miss in zip(log_hit_derivatives(z), (*none, none.third), strict=True)
         )
         return first, second, third, fourth
+
+    def bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """exp(z) for y = 0; for y = 1 at most 1, 0.412532 and 0.426055."""
+        miss = jnp.exp(high)
+        hits = zip(*(log_hit_derivatives(jnp.clip(end, -_FAR, _FAR)) for end in (low, high)), strict=True)
+        peaks = (), [(0.6208297, 0.4125317)], [(-0.1989416, 0.1955625), (1.4266907, 0.4260548)], ()
+        found = (largest(low, high, *each) for each in zip(hits, peaks, strict=True))
+        return Bounds(*[jnp.where(y > 0, hit, miss) for hit in found][:3])
 
     def mean(self, z: Array) -> Array:
         """P(y = 1)."""

@@ -10,7 +10,7 @@ import numpy as np
 from jax import random as jr
 
 from tallchain.models.families.checks import counts
-from tallchain.models.families.family import Derivatives, Family, of_one
+from tallchain.models.families.family import Bounds, Derivatives, Family, largest, of_one
 from tallchain.models.families.growth import growth_derivatives, growth_rise
 from tallchain.types import Array
 
@@ -42,6 +42,16 @@ class Poisson(Family):
         """-exp(z) each."""
         scale, excess = _excess(eta, y)
         return jnp.full(4, -scale * growth_derivatives(excess).third)
+
+    @property
+    def is_concave(self) -> bool:
+        """True."""
+        return True
+
+    def derivative_bounds(self, low: Array, high: Array, y: Array) -> Bounds:
+        """|y - exp(z)| at an end, and exp(z) at the upper one."""
+        steepest = jnp.exp(high)
+        return Bounds(largest(low, high, (y - jnp.exp(low), y - steepest)), steepest, steepest)
 
     def mean(self, eta: Array) -> Array:
         """exp(z)."""

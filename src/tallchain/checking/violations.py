@@ -1,0 +1,113 @@
+"""Rows that violate the bound of an exact test: found while sampling, and named."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tallchain.bounds import Fitted
+from tallchain.checking.recorder import Recorder
+from tallchain.checking.scan import Pairs, make_pairs
+from tallchain.chunks import Keeper, Report
+from tallchain.kernel import MetropolisHastings
+from tallchain.keys import make_key
+from tallchain.parts import part
+from tallchain.sources.stored import Stored
+from tallchain.types import Array, Block, BoundedTest, PyTree
+
+_PAIRS = 64  # proposals at which to look for the row that is worst
+
+
+class BoundError(ValueError):
+    """A row's part of a log ratio exceeds the bound that was given for it."""
+
+
+def show_and_check(show: Report, kernel: MetropolisHastings, starts: PyTree, recorder: Keeper) -> None:
+    """Show the progress; then raise an error that names a row, if a log ratio was beyond its bound or not a number.
+
+    Args:
+        show: shows the progress.
+        kernel: whose test may need a bound.
+        starts: of the chains, to find the row from while there is no draw.
+        recorder: has the decisions so far.
+    """
+    show(recorder)
+    assert isinstance(recorder, Recorder)
+    num_invalid = recorder.total.num_invalid
+    if not num_invalid or not isinstance(kernel.acceptance, BoundedTest):
+        return
+    one_each = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], starts)  # by chain and draw
+    worst = worst_row(kernel, recorder.draws().position if recorder.has_draws else one_each)
+    test = type(kernel.acceptance).__name__
+    raise BoundError(
+        f"`{test}` is exact only if every row keeps its bound, and {num_invalid:,} decisions met a row that does not, "
+        f"or whose log ratio is not a number. {worst.words} Give larger constants to `Bound(constants, order)`."
+    )
+
+
+class Worst(NamedTuple):
+    """The row whose part of a log ratio is largest, in units of its bound."""
+
+    ratio: float
+    row: int
+    """Of the user's data."""
+
+    @property
+    def words(self) -> str:
+        """Name it."""
+        if self.ratio <= 1:
+            return f"At {_PAIRS} other proposals no row exceeds its bound; row {self.row} comes nearest."
+        return (
+            f"At {_PAIRS} proposals, row {self.row} exceeds its bound the most: it has {self.ratio:.4g} times as much."
+        )
+
+
+def worst_row(kernel: MetropolisHastings, positions: PyTree) -> Worst:
+    """Read every row at some proposals from these positions, and find the one that is worst."""
+    source = kernel.source
+    assert isinstance(source, Stored)
+    assert isinstance(kernel.bound, Fitted)
+    pairs = make_pairs(kernel, positions, _PAIRS, make_key(0))
+    share = np.ones(source.num_rows, np.float32) if source.share is None else source.share
+
+    def keep(found: Any, blocks: tuple[np.ndarray, np.ndarray]) -> tuple[float, int]:
+        ratio, index = blocks
+        at = int(np.argmax(ratio))
+        return (float(ratio[at]), int(index[at])) if found is None or ratio[at] > found[0] else found
+
+    ratio, index = source.sweep(_Ratios(kernel, pairs, jnp.asarray(share)), keep, lanes=_PAIRS)
+    order = source.order()
+    return Worst(ratio, index if order is None else int(order[index]))
+
+
+@part
+class _Ratios:
+    """For a block: the largest part of a log ratio in units of its bound, and which row has it."""
+
+    kernel: MetropolisHastings
+    pairs: Pairs
+    share: Array
+
+    @property
+    def log_likelihood(self) -> Any:
+        """Whose programs these are."""
+        return self.kernel.log_likelihood
+
+    def __call__(self, block: Block) -> tuple[Array, Array]:
+        share = lax.dynamic_slice_in_dim(self.share, block.index[0], len(block.index))
+
+        def of_pair(pair: Pairs) -> Array:
+            assert self.kernel.bound is not None
+            scale = self.kernel.source.population.num_rows / self.kernel.posterior.temperature
+            most = 0.5 * scale * self.kernel.bound(pair.here, pair.there)
+            values = share * jnp.abs(jax.vmap(self.kernel.row_log_ratio(pair.here, pair.there))(block.rows))
+            ratios = jnp.where(values > 0, values / most, 0)
+            return jnp.where(jnp.isnan(values), jnp.inf, ratios)
+
+        largest = jnp.where(block.is_valid, jnp.max(jax.vmap(of_pair)(self.pairs), 0), -1)
+        at = jnp.argmax(largest)
+        return largest[at], block.index[at]

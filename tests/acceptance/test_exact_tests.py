@@ -1,0 +1,327 @@
+"""MH-SS, Scalable Metropolis-Hastings and TunaMH: by enumeration, by repeated decisions, and broken on purpose."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from conftest import SEED
+from refusals import refuse, table
+from tallchain import MetropolisHastings, Posterior, RandomWalk, SamplingError, Shuffled, Trace, WithReplacement, sample
+from tallchain.acceptance import MHSS, ScalableMH, TunaMH
+from tallchain.acceptance.exact.base import PoissonTest
+from tallchain.acceptance.exact.counting import PART, poisson
+from tallchain.bounds import Bound
+from tallchain.bounds.measures import MEASURES
+from tallchain.checking.scan import Pairs
+from tallchain.checking.trials import repeat
+from tallchain.functions import shared
+from tallchain.parts import part
+from tallchain.proposals import Laplace
+from tallchain.surrogates import Taylor
+from tallchain.types import Array
+
+X = np.array([(1, 0.5), (1, -1), (1, 2), (1, -0.3), (1, 1.2)])
+Y = np.array([1.0, 0, 1, 1, 0])
+HERE, THERE, REFERENCE = np.array([0.3, -0.2]), np.array([0.8, 0.5]), np.array([0.2, 0.1])
+STEEPEST = (1.0, 1 / 4, 1 / (6 * 3**0.5))
+FAR = 1e9  # five rows are fewer than some decisions expect: they would read all
+TESTS: dict[str, PoissonTest] = {
+    "scalable": ScalableMH(FAR),
+    "mh-ss": MHSS(FAR),
+    "two stages": MHSS(FAR, two_stages=True),
+    "tuna, chi 0": TunaMH(0.0, FAR),
+    "tuna, chi 0.1": TunaMH(0.1, FAR),
+}
+# P(accept) from HERE to THERE by order, computed apart from this library; then MH-SS with rows drawn uniformly.
+KNOWN = {
+    "scalable": (0.278923, 0.677620, 0.809686),
+    "mh-ss": (0.530944, 0.716037, 0.818990),
+    "two stages": (0.426052, 0.679816, 0.809696),
+    "tuna, chi 0": (0.459166, 0.698018, 0.814638),
+    "tuna, chi 0.1": (0.607062, 0.705404, 0.814866),
+}
+UNIFORM = (0.601120, 0.766341, 0.829466)
+OFFSETS, LIMITS = (-0.380000, 0.216049, -0.210872), (6.343695, 0.765700, 0.123717)
+
+
+class Example(NamedTuple):
+    """Five rows of a logistic regression, at an order of the expansion."""
+
+    parts: np.ndarray
+    """d_i."""
+    bounds: np.ndarray
+    """b_i."""
+    offset: float
+
+
+@cache
+def example(order: int) -> Example:
+    signs, z = 2 * Y - 1, X @ REFERENCE
+
+    def log_likelihoods(t: np.ndarray) -> np.ndarray:
+        return np.log(expit(signs * (X @ t)))
+
+    def expansions(t: np.ndarray) -> np.ndarray:
+        by = X @ (t - REFERENCE)
+        first, second = (Y - expit(z)) * by, -0.5 * expit(z) * expit(-z) * by**2
+        return (0 * z, first, first + second)[order]
+
+    known = expansions(THERE) - expansions(HERE)
+    parts = log_likelihoods(THERE) - log_likelihoods(HERE) - known
+    with jax.enable_x64(True):
+        apart = MEASURES["predictor"](order, *map(jnp.asarray, (HERE - REFERENCE, THERE - REFERENCE)), is_concave=True)
+    constants = STEEPEST[order] * np.linalg.norm(X, axis=1) ** (order + 1)
+    return Example(parts, constants * float(apart), float(known.sum() - (THERE @ THERE - HERE @ HERE) / 2))
+
+
+def enumerated(test: Any, of: Example) -> float:
+    """P(accept), by the numbers of kept rows: independent Poisson numbers."""
+    with jax.enable_x64(True):
+        most, rho = jnp.asarray(of.bounds.sum()), jnp.asarray(of.parts / of.bounds)
+        kept, factors = test.kept(rho, most), np.asarray(test.log_factor(rho, most))
+        means = float(test.rate(most)) * of.bounds / of.bounds.sum() * (1 if kept is None else np.asarray(kept))
+        counts = [np.arange(int(stats.poisson.ppf(1 - 1e-12, mean)) + 2) for mean in means]
+        grids = np.meshgrid(*counts, indexing="ij")
+        chances = np.exp(sum(stats.poisson.logpmf(s, mean) for s, mean in zip(grids, means, strict=True)))
+        product = sum(s * factor for s, factor in zip(grids, factors, strict=True))
+        return float(np.sum(chances * np.exp(np.minimum(test.log_chance(of.offset, product), 0))))
+
+
+def swapped(of: Example) -> Example:
+    return Example(-of.parts, of.bounds, -of.offset)
+
+
+# ---- by enumeration ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_bound_and_offset_of_the_example(order: int) -> None:
+    of = example(order)
+    assert of.offset == pytest.approx(OFFSETS[order], abs=1e-6)
+    assert of.bounds.sum() == pytest.approx(LIMITS[order], abs=1e-6)
+    assert np.all(np.abs(of.parts) <= of.bounds)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("name", TESTS)
+def test_chance_to_accept_and_detailed_balance(name: str, order: int) -> None:
+    """To 6 digits, and P(t to t')/P(t' to t) = exp(Delta) to 1e-10."""
+    of = example(order)
+    there, back = enumerated(TESTS[name], of), enumerated(TESTS[name], swapped(of))
+    assert there == pytest.approx(KNOWN[name][order], abs=1e-6)
+    assert np.log(there / back) == pytest.approx(of.offset + of.parts.sum(), abs=1e-10)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_uniform_rows(order: int) -> None:
+    of = example(order)
+    assert enumerated(MHSS(), of._replace(bounds=np.full(5, of.bounds.max()))) == pytest.approx(
+        UNIFORM[order], abs=1e-6
+    )
+
+
+@part
+class _NoFactor(MHSS):
+    """Forgets the factors of the rows it keeps."""
+
+    def log_factor(self, rho: Array, most: Array) -> Array:
+        return jnp.zeros_like(rho)
+
+
+def test_enumeration_refuses_a_forgotten_factor() -> None:
+    of = example(0)
+    ratio = enumerated(_NoFactor(), of) / enumerated(_NoFactor(), swapped(of))
+    assert abs(np.log(ratio) - of.offset - of.parts.sum()) > 0.1
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.3, 3.0, PART])
+def test_poisson_numbers(mean: float) -> None:
+    """By inversion: u falls between the sums of terms on either side."""
+    uniforms = np.concatenate([np.linspace(0, 1, 5001)[:-1], [1 - 2**-24]]).astype(np.float32)
+    found = np.asarray(jax.jit(jax.vmap(poisson, (0, None)))(uniforms, jnp.float32(mean)))
+    assert np.all(stats.poisson.cdf(found, mean) >= uniforms - 1e-6)
+    assert np.all(stats.poisson.cdf(found - 1, mean) <= uniforms + 1e-6)
+
+
+# ---- by repeated decisions -----------------------------------------------------------------------
+
+
+def _log_likelihood(t: Array, row: dict[str, Array]) -> Array:
+    return jax.nn.log_sigmoid((2 * row["y"] - 1) * (row["x"] @ t))
+
+
+POSTERIOR = Posterior(shared(lambda t: -0.5 * jnp.sum(t**2)), shared(_log_likelihood))
+DATA = {"x": np.float32(X), "y": np.float32(Y)}
+
+
+def kernel_of(test: Any, order: int, *, scale: float = 1.0, batch_size: int = 5) -> MetropolisHastings:
+    constants = scale * STEEPEST[order] * np.linalg.norm(X, axis=1) ** (order + 1)
+    bound = Bound(constants, order, position=np.float32(REFERENCE), measure="predictor", is_concave=True)
+    return MetropolisHastings(
+        POSTERIOR,
+        WithReplacement(DATA, batch_size, weights=constants),
+        proposal=RandomWalk(0.5),
+        acceptance=test,
+        surrogate=Taylor(POSTERIOR, DATA, np.float32(REFERENCE), order) if order else None,
+        bound=bound,
+    )
+
+
+def chances(kernel: MetropolisHastings, num_trials: int = 40_000) -> tuple[np.ndarray, np.ndarray]:
+    """P(accept) there and back, and the standard errors."""
+    pairs = Pairs(jnp.float32(HERE)[None], jnp.float32(THERE)[None], jnp.zeros(1))
+    trials = repeat(kernel, pairs, num_trials, key=jax.random.key(SEED), interrupt=threading.Event(), progress=False)
+    lanes = np.arange(len(trials.chances))[:, None] + np.arange(trials.chances.shape[1])
+    found = [trials.chances[lanes % 2 == way] for way in (0, 1)]
+    return np.array([each.mean() for each in found]), np.array([each.std() / len(each) ** 0.5 for each in found])
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        pytest.param(name, order, marks=[] if (order == 0 or name == "mh-ss") else [pytest.mark.slow])
+        for name in TESTS
+        for order in (0, 1, 2)
+    ],
+)
+def test_decisions_have_the_chance_that_was_enumerated(name: str, order: int) -> None:
+    """Alias table, marks, parts and all, there and back; at order 0 decisions need several looks of 5 rows."""
+    found, errors = chances(kernel_of(TESTS[name], order))
+    known = [enumerated(TESTS[name], of) for of in (example(order), swapped(example(order)))]
+    assert np.all(np.abs(found - known) < 4.5 * errors + 1e-5), (found, known, errors)
+
+
+def test_decisions_without_the_factor_have_another_chance() -> None:
+    found, errors = chances(kernel_of(_NoFactor(FAR), 0))
+    assert np.any(np.abs(found - [enumerated(MHSS(), of) for of in (example(0), swapped(example(0)))]) > 20 * errors)
+
+
+@part
+class _Window(WithReplacement):
+    """Reads rows in a run from a random place on: each row comes as often, but rows are not independent."""
+
+    def _at_random(self, key: Array, width: int) -> Array:
+        return (super()._at_random(key, 1)[0] + jnp.arange(width)) % self.num_rows
+
+
+def test_decisions_by_contiguous_windows_have_another_chance() -> None:
+    """Uniform rows, for which windows have the right probabilities by row."""
+    kernel = kernel_of(MHSS(), 0)
+    constants = np.full(5, STEEPEST[0] * np.linalg.norm(X, axis=1).max())
+    parts: dict[str, Any] = {"proposal": kernel.proposal, "acceptance": MHSS(FAR), "bound": Bound(constants, 0)}
+    of = example(0)._replace(bounds=np.full(5, example(0).bounds.max()))
+    known = [enumerated(MHSS(), each) for each in (of, swapped(of))]
+    for source, is_right in ((WithReplacement, True), (_Window, False)):
+        found, errors = chances(MetropolisHastings(POSTERIOR, source(DATA, 5), **parts))
+        assert np.all(np.abs(found - known) < 4.5 * errors + 1e-5) == is_right, (found, known, errors)
+
+
+def test_many_rows_come_in_parts() -> None:
+    """L = 165 at 26 times the bound: eight parts. The chance is that of the larger bound, whatever the parts."""
+    scale = 26.0
+    of = example(0)._replace(bounds=scale * example(0).bounds)
+    variance = float(np.sum(of.parts**2 / of.bounds))
+    found, errors = chances(kernel_of(MHSS(FAR), 0, scale=scale), 20_000)
+    # P is nearly normal there, as the noise of the penalty test is.
+    delta = np.array([1, -1]) * (of.offset + of.parts.sum())
+    sd = variance**0.5
+    known = stats.norm.cdf(delta / sd - sd / 2) + np.exp(delta) * stats.norm.cdf(-delta / sd - sd / 2)
+    assert np.all(np.abs(found - known) < 4.5 * errors + 0.002), (found, known, errors)
+
+
+def test_above_the_limit_every_row_is_read() -> None:
+    """And the decision is Metropolis'."""
+    found, _ = chances(kernel_of(MHSS(limit=6.0), 0), 2000)
+    delta = example(0).offset + example(0).parts.sum()
+    np.testing.assert_allclose(found, np.exp(np.minimum([delta, -delta], 0)), rtol=1e-5)
+    trace = sample(
+        jax.random.key(1), kernel_of(TunaMH(0.1, limit=1e-9), 0), np.zeros(2), 20, num_chains=3, progress=False
+    )
+    assert np.all(trace.rows_read == 5)
+
+
+# ---- chains --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("mh-ss", "scalable") else [pytest.mark.slow]) for name in TESTS]
+)
+def test_draws_agree_with_those_of_the_full_data_test(name: str) -> None:
+    """Moments of five rows' posterior, by a grid; chains start anywhere."""
+    trace = sample(jax.random.key(SEED), kernel_of(TESTS[name], 1), np.zeros(2), 600, num_chains=200, progress=False)
+    grid = np.stack(np.meshgrid(*[np.linspace(-6, 6, 241)] * 2, indexing="ij"), -1).reshape(-1, 2)
+    log_density = np.sum(np.log(expit((2 * Y - 1) * (grid @ X.T))), 1) - 0.5 * np.sum(grid**2, 1)
+    weights = np.exp(log_density - log_density.max())
+    weights /= weights.sum()
+    powers = [lambda t: t, lambda t: t**2, lambda t: t[..., :1] * t[..., 1:]]
+    for power in powers:
+        by_chain = power(trace.position[:, 200:].astype(np.float64)).mean(1)
+        truth = weights @ power(grid)
+        assert np.all(np.abs(by_chain.mean(0) - truth) < 4.5 * by_chain.std(0, ddof=1) / len(by_chain) ** 0.5)
+
+
+@pytest.mark.parametrize(("share", "words"), [(0.8, r"row \d+ exceeds its bound"), (0.2, r"row 617 .* 4\.\d+ times")])
+def test_a_violated_bound_ends_the_run_and_names_the_row(share: float, words: str) -> None:
+    """Bounds that are too small by 20 % for all rows, or five times too small for one; the draws before are kept."""
+    rng = np.random.default_rng(SEED)
+    x = rng.normal(size=(1000, 2)).astype(np.float32)
+    x[617] *= 40
+    data = {"x": x, "y": (rng.random(1000) < 0.5).astype(np.float32)}
+    constants = np.linalg.norm(x, axis=1)
+
+    def draw(constants: np.ndarray, num_samples: int) -> Trace:
+        parts: dict[str, Any] = {"proposal": RandomWalk(0.05), "acceptance": MHSS(), "bound": Bound(constants, 0)}
+        kernel = MetropolisHastings(POSTERIOR, WithReplacement(data, 50, weights=constants), **parts)
+        return sample(jax.random.key(0), kernel, np.zeros(2), num_samples, num_chains=4, progress=False)
+
+    assert not draw(constants, 2000).complaints()
+    constants[617 if share < 0.5 else slice(None)] *= share
+    with pytest.raises(SamplingError, match=words) as caught:
+        draw(constants, 20_000)
+    assert caught.value.trace.num_draws > 0
+
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+SOURCE, BOUND = WithReplacement(DATA, 2), Bound(np.ones(5), 0)
+ELSEWHERE = Bound(np.ones(5), 1, laplace=Laplace(np.zeros(2), np.eye(2)))
+
+
+def _kernel(source: Any = SOURCE, **parts: Any) -> MetropolisHastings:
+    return MetropolisHastings(POSTERIOR, source, proposal=RandomWalk(0.5), acceptance=MHSS(), **parts)
+
+
+def _expanded() -> Taylor:
+    return Taylor(POSTERIOR, DATA, np.float32(REFERENCE), 1)
+
+
+@table(
+    {
+        "no bound": (_kernel, ValueError, "acceptance=MHSS(...)", "bound"),
+        "no Bound": (lambda: _kernel(bound=3), TypeError, "bound=...", "Bound", "3"),
+        "windows": (lambda: _kernel(Shuffled(DATA, 2), bound=BOUND), ValueError, "independent rows", "WithReplacement"),
+        "order": (lambda: _kernel(surrogate=_expanded(), bound=BOUND), ValueError, "order 0", "order 1"),
+        "place": (lambda: _kernel(surrogate=_expanded(), bound=ELSEWHERE), ValueError, "another position"),
+        "rows": (lambda: _kernel(bound=Bound(np.ones(4), 0)), ValueError, "4 rows", "5"),
+        "limit": (lambda: MHSS(limit=-1), ValueError, "MHSS(limit=...)", "-1"),
+        "chi": (lambda: TunaMH(float("nan")), ValueError, "TunaMH(chi=...)", "nan"),
+        "stages": (lambda: MHSS(two_stages=1), TypeError, "MHSS(two_stages=...)", "1"),  # ty: ignore
+        "batch": (lambda: ScalableMH(batch=0), ValueError, "ScalableMH(batch=...)", "0"),
+        "constants": (lambda: Bound([1.0, np.nan], 0), ValueError, "Bound(constants=...)", "nan", "row 1"),
+        "no place": (lambda: Bound(np.ones(5), 2), ValueError, "Bound(order=2", "position"),
+        "measure": (lambda: Bound(np.ones(5), 0, measure="l2"), ValueError, "Bound(measure=...)", "predictor", "l2"),
+        "weights": (lambda: WithReplacement(DATA, 2, weights=[1, 2, 0, 1, 1]), ValueError, "weights=...", "row 2"),
+        "too few": (lambda: WithReplacement(DATA, 2, weights=[1, 2]), ValueError, "weights=...", "5 rows"),
+    }
+)
+def test_refusals(call: Any, error: type[Exception], fragments: list[str]) -> None:
+    refuse(call, error, *fragments)
