@@ -35,20 +35,36 @@ def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Arra
     told = str(prepared)
     assert "chosen: order 2" in told
     assert "PCN with beta = 1" in told
-    assert "cost                 about 40 of 20,000 rows a decision" in told
-    assert "to report            Penalty with control variates of order 2, PCN proposals" in told
-    assert "0.0" not in str(prepared.influence).split("chosen:")[1]
-    assert prepared.rows_swept == prepared.reference.rows_swept + 16 * NUM_ROWS
+    assert "test                 MHSS, which is exact" in told
+    assert "to report            MHSS (exact) with control variates of order 2, PCN proposals" in told
+    assert prepared.exact is not None
+    assert prepared.rows_swept == prepared.reference.rows_swept + prepared.exact.rows_swept
     kernel = prepared.kernel()
     trace = tc.sample(key, kernel, prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, progress=False)
     assert trace.is_accepted.mean() > 0.8
-    assert trace.rows_read.mean() == pytest.approx(prepared.rows_per_decision, rel=0.05)
+    assert trace.rows_read.mean() == pytest.approx(prepared.exact.rows, rel=0.5)
+    assert trace.rows_read.mean() < 1
     assert not trace.complaints()
+    told = str(trace.summary())
+    assert "MHSS(two_stages=False)   exact" in told
+    assert "the test is exact" in told
     w = np.asarray(jax.vmap(jax.vmap(prepared.laplace.whiten))(trace.position), np.float64)
     by_chain = w.mean(1)
     error = by_chain.std(0, ddof=1) / np.sqrt(CHAINS)
     assert np.all(np.abs(by_chain.mean(0)) < Z_LIMIT * error + 0.03)  # normal but for order 1/sqrt(N)
     assert np.all(np.abs(w.std((0, 1)) - 1) < 0.06)
+
+
+def test_another_test_reads_rows_by_influence(prepared: tc.Prepared, key: jax.Array) -> None:
+    """Rows are scored only when a test asks for it; exact tests have their bound and their rows."""
+    kernel = prepared.kernel(tc.Penalty())
+    assert isinstance(kernel.source, tc.Shuffled)
+    assert kernel.bound is None
+    assert "0.0" not in str(prepared.influence).split("chosen:")[1]
+    trace = tc.sample(key, kernel, prepared.starts(key, CHAINS), DRAWS, num_chains=CHAINS, progress=False)
+    assert trace.rows_read.mean() == pytest.approx(40, rel=0.05)
+    for test in (tc.acceptance.ScalableMH(), tc.acceptance.TunaMH(), tc.acceptance.MHSS(two_stages=True)):
+        assert isinstance(prepared.kernel(test).source, tc.WithReplacement)
 
 
 def test_survives_a_pickle(prepared: tc.Prepared, key: jax.Array) -> None:
@@ -159,12 +175,14 @@ def test_a_surrogate_far_from_the_chains_moves_to_them(prepared: tc.Prepared, ke
 
 
 def test_a_surrogate_at_the_mode_stays(prepared: tc.Prepared, key: jax.Array) -> None:
-    kernel, starts = prepared.kernel(), prepared.starts(jr.key(5), CHAINS)
+    starts = prepared.starts(jr.key(5), CHAINS)
     options = {"num_chains": CHAINS, "num_warmup": 10, "scan": 0, "progress": False}
-    plain = tc.sample(key, kernel, starts, 20, **options)
-    same = tc.sample(key, kernel, starts, 20, recentre=prepared.recentre, **options)
-    assert "which stayed" in same.notes[0]
-    np.testing.assert_array_equal(plain.position, same.position)
+    for test, said in ((tc.Penalty(), "which stayed"), (tc.acceptance.MHSS(), "the surrogate stayed")):
+        kernel = prepared.kernel(test)
+        plain = tc.sample(key, kernel, starts, 20, **options)
+        same = tc.sample(key, kernel, starts, 20, recentre=prepared.recentre, **options)
+        assert said in same.notes[-1]
+        np.testing.assert_array_equal(plain.position, same.position)
 
 
 @pytest.mark.parametrize(

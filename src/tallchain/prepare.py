@@ -91,12 +91,12 @@ def prepare(
         chosen = _at_mode_or_bulk(posterior, source, initial, orders, least, options)
     else:
         chosen = _settled(posterior, source, ground, initial, least, options)
-    score = partial(_with_batch, batch_size=batch_size, least=least)
+    sized = partial(_with_batch, batch_size=batch_size, least=least)
     if chosen.influence is None:
-        again = partial(influence, posterior, source, chosen.surrogate, chosen.laplace, **options | {"progress": False})
-        rows = lambda: score(again())  # noqa: E731
+        parts = posterior, source, chosen.surrogate, chosen.laplace
+        rows = partial(_scored_later, sized, *parts, **options | {"progress": False})
     else:
-        rows = score(chosen.influence)
+        rows = sized(chosen.influence)
     return Prepared(
         posterior,
         source,
@@ -110,6 +110,11 @@ def prepare(
         chosen.rows_swept + swept,
         time.perf_counter() - begun,
     )
+
+
+def _scored_later(sized: partial[Influence], *parts: Any, **options: Any) -> Influence:
+    """Score the rows, once somebody asks for it."""
+    return sized(influence(*parts, **options))
 
 
 def _with_batch(rows: Influence, *, batch_size: int | None, least: int) -> Influence:

@@ -32,6 +32,7 @@ from tallchain.settings import Settings, is_exact, settings_of
 from tallchain.surrogates.residual import digits, needs_float64
 from tallchain.types import (
     Array,
+    BoundedTest,
     NotedSource,
     PlacedSurrogate,
     PyTree,
@@ -86,7 +87,7 @@ def sample(
         recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
             surrogate was made (root mean square over coordinates), it is made again at their mean; never after. The
-            kernel with that surrogate is `trace.kernel`.
+            kernel with that surrogate is `trace.kernel`. An exact test keeps its surrogate, for which its bound holds.
         scan: proposals at which to read EVERY row, once, at the end. A minibatch does not know the rows it has not
             seen, so without the scan a few rows that carry the posterior go unnoticed. A warning says what it found; 0
             leaves it out.
@@ -223,6 +224,8 @@ def _recentred(
     """Make the surrogate again at the chains' mean, if they are far from its reference; and say so."""
     flat = np.asarray(jax.vmap(lambda position: ravel_pytree(position)[0])(positions), np.float64)
     assert isinstance(kernel.surrogate, PlacedSurrogate)
+    if isinstance(kernel.acceptance, BoundedTest):
+        return kernel, "the surrogate stayed where it is: the bound of an exact test holds for it alone"
     here = np.asarray(ravel_pytree(kernel.surrogate.position)[0], np.float64)
     spread = flat.std(0)
     far = float(np.sqrt(np.mean(((flat.mean(0) - here) / np.where(spread > 0, spread, 1)) ** 2)))

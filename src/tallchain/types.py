@@ -133,22 +133,18 @@ class Evidence(Protocol):
     @property
     def mean(self) -> Array:
         """Mean of the numbers seen; not finite if one of them was not."""
-        ...
 
     def empty(self) -> Any:
         """Return the summary of no rows; may be a class method if the evidence so far does not matter."""
-        ...
 
     def of(self, values: Array, is_valid: Array) -> Any:
         """Summarise one window; entries that are not valid do not count.
 
         Called on the evidence so far; may be a class method if that does not matter.
         """
-        ...
 
     def merge(self, other: Any) -> Any:
         """Summarise both."""
-        ...
 
 
 class Posterior(Protocol):
@@ -157,17 +153,14 @@ class Posterior(Protocol):
     @property
     def temperature(self) -> Array | float:
         """K."""
-        ...
 
     @property
     def log_prior(self) -> Callable[[PyTree], Array]:
         """log p0(position)."""
-        ...
 
     @property
     def log_likelihood(self) -> Callable[[PyTree, PyTree], Array]:
         """log p(row | position), for ONE row."""
-        ...
 
 
 class Proposal(Protocol):
@@ -175,15 +168,12 @@ class Proposal(Protocol):
 
     def check(self, position: PyTree) -> None:
         """Refuse a position it cannot move."""
-        ...
 
     def draw(self, key: Array, position: PyTree) -> PyTree:
         """Draw all the randomness of one proposal; only the shapes of `position` may matter."""
-        ...
 
     def propose(self, noise: PyTree, position: PyTree, target: Target) -> Proposed:
         """Make the candidate; most proposals do not use the target."""
-        ...
 
 
 @runtime_checkable
@@ -192,7 +182,6 @@ class ScaledProposal(Proposal, Protocol):
 
     def with_scale(self, scale: PyTree) -> Proposal:
         """Return the same proposal with another scale; may be a tracer."""
-        ...
 
 
 @runtime_checkable
@@ -202,7 +191,6 @@ class CostlyProposal(Proposal, Protocol):
     @property
     def share_waiting(self) -> float:
         """Share of the chains, from 0 to 1, that must wait for a candidate before they are made together."""
-        ...
 
 
 class AcceptanceTest(Protocol):
@@ -210,25 +198,21 @@ class AcceptanceTest(Protocol):
 
     def appetite(self, population: Population) -> int:
         """Rows it usually wants between two judgements; sets the width of the source's windows."""
-        ...
 
     def draw(self, key: Array) -> PyTree:
         """Draw all the randomness of one decision."""
-        ...
 
     def open(self, noise: PyTree, bound: Array | None, population: Population) -> tuple[PyTree, Any, Ask]:
         """Begin: return a memory, the evidence of no rows, and what to read first.
 
         `bound` is an upper bound on the range (largest minus smallest) of the numbers per row, or None.
         """
-        ...
 
     def judge(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> Judgement:
         """Judge, once the rows asked for have been read. Pure.
 
         `offset` is the part of the log ratio that does not come from the rows asked for.
         """
-        ...
 
 
 @runtime_checkable
@@ -237,7 +221,6 @@ class ReportingTest(AcceptanceTest, Protocol):
 
     def report(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> dict[str, Array]:
         """Return numbers by name, to keep with the verdict."""
-        ...
 
 
 @runtime_checkable
@@ -246,7 +229,6 @@ class IntegratedTest(AcceptanceTest, Protocol):
 
     def chance(self, memory: PyTree, offset: Array, evidence: Any, population: Population) -> Array:
         """P(accept) given the rows that decide."""
-        ...
 
 
 @runtime_checkable
@@ -255,7 +237,6 @@ class ApproximateTest(AcceptanceTest, Protocol):
 
     def exact_chance(self, log_ratio: Array) -> Array:
         """P(accept) of the test on all rows."""
-        ...
 
 
 @runtime_checkable
@@ -265,7 +246,6 @@ class ExactTest(AcceptanceTest, Protocol):
     @property
     def is_exact(self) -> bool:
         """True."""
-        ...
 
 
 @runtime_checkable
@@ -274,7 +254,6 @@ class BoundedTest(ExactTest, Protocol):
 
     def check(self, population: Population, *, has_bound: bool) -> None:
         """Refuse a kernel for which it is not."""
-        ...
 
 
 class Surrogate(Protocol):
@@ -282,15 +261,12 @@ class Surrogate(Protocol):
 
     def check(self, position: PyTree) -> None:
         """Refuse a position that it has no values for."""
-        ...
 
     def total(self, position: PyTree, candidate: PyTree) -> Array:
         """Q(t') - Q(t), over ALL rows."""
-        ...
 
     def row_difference(self, position: PyTree, candidate: PyTree) -> RowFunction:
         """Return the function of a row q_i(t') - q_i(t)."""
-        ...
 
 
 @runtime_checkable
@@ -300,7 +276,6 @@ class PlacedSurrogate(Surrogate, Protocol):
     @property
     def position(self) -> PyTree:
         """Where."""
-        ...
 
 
 @runtime_checkable
@@ -310,7 +285,6 @@ class SummedSurrogate(Surrogate, Protocol):
     @property
     def num_rows(self) -> int:
         """Rows."""
-        ...
 
 
 class Source(Protocol):
@@ -319,23 +293,18 @@ class Source(Protocol):
     @property
     def population(self) -> Population:
         """Say how many rows there are and how they come."""
-        ...
 
     def width(self, appetite: int) -> int:
         """Rows to read at one look for a test that wants `appetite` rows between judgements."""
-        ...
 
     def some_rows(self, count: int) -> PyTree:
         """Return at most this many of the rows to sample from, practically chosen at random."""
-        ...
 
     def draw(self, key: Array) -> PyTree:
         """Draw all the randomness of the row order of one decision."""
-        ...
 
     def start(self, noise: PyTree) -> PyTree:
         """Return the cursor of a fresh decision."""
-        ...
 
     def look(
         self,
@@ -349,7 +318,6 @@ class Source(Protocol):
 
         It returns evidence, not rows, so that a source spread over devices can merge it across them.
         """
-        ...
 
     def sweep(
         self,
@@ -371,11 +339,9 @@ class Source(Protocol):
             results: about how many numbers a summary has: the more, the fewer blocks are summarised at a time.
             report: called with the rows read so far, between dispatches; may raise to end the sweep.
         """
-        ...
 
     def order(self) -> np.ndarray | None:
         """Return which row of the user's data each of the source's rows is; None if rows are reweighted."""
-        ...
 
     def reweighted(self, exact: Any = (), copies: Any = None, batch_size: int | None = None) -> Source:
         """Return a source of the same rows, some of them read always or more often.
@@ -388,7 +354,6 @@ class Source(Protocol):
                 probability proportional to c_i.
             batch_size: m, the rows a test reads between judgements; None keeps the number.
         """
-        ...
 
 
 @runtime_checkable
@@ -397,7 +362,6 @@ class SuitedSource(Source, Protocol):
 
     def suited(self, appetite: int) -> Source:
         """Return the same rows, to be read by a test that wants `appetite` rows between judgements."""
-        ...
 
 
 @runtime_checkable
@@ -406,7 +370,6 @@ class CensusSource(Source, Protocol):
 
     def look_widely(self, cursor: PyTree, ask: Ask, row_function: RowFunction, summarise: Any) -> tuple[PyTree, Seen]:
         """Read the next rows of a census, as many as the source likes; as `look` does in other respects."""
-        ...
 
 
 @runtime_checkable
@@ -416,4 +379,3 @@ class NotedSource(Source, Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes, in words."""
-        ...

@@ -1,0 +1,56 @@
+"""The command line of `benchmarks.exact`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from benchmarks import exact
+from benchmarks.exact.cases import CASES, Prepared, measured
+from benchmarks.exact.page import rows_figure
+from benchmarks.measure import RESULTS, load, save
+from benchmarks.peers.targets import TARGETS, simulated
+
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+ROWS = 2**24  # to read for each case, about
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def main() -> None:
+    """Measure every case, and write results/exact.json as they come."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.exact", description=(exact.__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--covertype", type=Path, metavar="PATH", help="an .npz with X, wild, soil, y")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="may be repeated; all targets by default")
+    parser.add_argument("--sizes", type=float, nargs="*", default=SIZES, help="N, for rows against N")
+    parser.add_argument("--draw", action="store_true", help="only draw docs/exact-rows.png, from the results")
+    given = parser.parse_args()
+    if not given.draw:
+        results: dict[str, Any] = load("exact").results if (RESULTS / "exact.json").exists() else {}
+        results = {"targets": {}, "against_n": {}} | results
+        for name in given.target or TARGETS:
+            try:
+                target = Prepared(TARGETS[name](None, given.covertype))
+            except (ModuleNotFoundError, OSError, ValueError) as error:
+                print(f"{name}: skipped: {error}", flush=True)
+                continue
+            _measure(target, results, "targets", name)
+        for size in given.sizes:
+            _measure(Prepared(simulated(int(size))), results, "against_n", str(int(size)))
+    rows_figure(load("exact").results).savefig(DOCS / "exact-rows.png")
+
+
+def _measure(target: Prepared, results: dict[str, Any], part: str, name: str) -> None:
+    found = results[part][name] = {"rows": target.target.num_rows, "d": target.target.d, "cases": []}
+    for case in CASES:
+        record = measured(target, case, ROWS)
+        print(name, record, flush=True)
+        found["cases"].append(record)
+        configuration = {"rows_to_read_for_each_case": ROWS, "starts": "draws of the Laplace approximation"}
+        save("exact", configuration, results, quiet=True)
+
+
+if __name__ == "__main__":
+    main()

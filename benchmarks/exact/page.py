@@ -1,0 +1,62 @@
+"""Pieces of docs/ from `benchmarks.exact`, and its picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measure import load
+from benchmarks.records import table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def pieces() -> dict[str, str]:
+    """Rows and acceptance by test and target."""
+    targets = load("exact").results["targets"]
+    header = ["test", "bound", "order", "proposals"]
+    header += [f"{name}, N = {of['rows']:,}, d = {of['d']}" for name, of in targets.items()]
+    by_case: dict[tuple[str, ...], list[str]] = {}
+    for number, of in enumerate(targets.values()):
+        for case in of["cases"]:
+            key = (f"`{case['test']}`", case["bound"], str(case["order"]), case["proposal"])
+            cells = by_case.setdefault(key, [""] * len(targets))
+            cells[number] = _cell(case, of["rows"])
+    return {"exact_tests": table(header, [[*key, *cells] for key, cells in by_case.items()])}
+
+
+def _cell(case: dict[str, Any], num_rows: int) -> str:
+    expects = case["expects"]
+    if expects is not None and expects > num_rows:
+        return f"all ({expects:.2g} expected); {case['acceptance']:.2f}"
+    digits = 1 if case["rows"] < 100 else 0
+    return f"{case['rows']:,.{digits}f}; {case['acceptance']:.2f}"
+
+
+SHOWN = {
+    ("MHSS()", "ours", 2): ("MHSS, order 2", "GREEN", "^"),
+    ("ScalableMH()", "its paper's", 2): ("ScalableMH, order 2, its paper's bound", "BLUE", "v"),
+    ("MHSS()", "ours", 1): ("MHSS, order 1", "PURPLE", "o"),
+    ("TunaMH()", "its paper's", 0): ("TunaMH, its paper's bound, walk", "VERMILION", "s"),
+    ("Penalty()", "none", 2): ("Penalty, order 2 (not exact)", "GREY", "x"),
+}
+
+
+def rows_figure(results: dict[str, Any]) -> Figure:
+    """Draw rows per decision against N."""
+    from tallchain.pictures import style
+
+    figure, [[axes]] = style.panels((6.5, 4.2), dpi=120)
+    against = {int(size): of["cases"] for size, of in results["against_n"].items()}
+    sizes = sorted(against)
+    axes.plot(sizes, sizes, color=style.GREY, lw=1, ls=":", label="all rows")
+    for (test, bound, order), (label, color, marker) in SHOWN.items():
+        points = []
+        for size in sizes:
+            cases = (c for c in against[size] if (c["test"], c["bound"], c["order"]) == (test, bound, order))
+            points.append(next(cases)["rows"])
+        axes.plot(sizes, points, color=getattr(style, color), marker=marker, lw=1.5, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="rows in the data, N", ylabel="rows per decision")
+    axes.set_title("Logistic regression, d = 20, temperature 1", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
