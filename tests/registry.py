@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from tallchain.acceptance import (
+    MHSS,
     Austere,
     Barker,
     Combined,
@@ -17,6 +18,8 @@ from tallchain.acceptance import (
     MinibatchBarker,
     NormalBarker,
     Penalty,
+    ScalableMH,
+    TunaMH,
 )
 from tallchain.proposals import PCN, Laplace, RandomWalk
 from tallchain.sources import Shuffled, WithReplacement
@@ -32,6 +35,15 @@ ACCEPTANCE = {
     "confidence": Confidence,
     "austere": partial(Austere, 0.005),
     "austere designed": lambda: Austere.nonconservative(FEW_ROWS, 0.05),
+}
+
+# These need a bound, and rows that are independent.
+EXACT = {
+    "mh-ss": MHSS,
+    "mh-ss in two stages": partial(MHSS, two_stages=True),
+    "scalable": ScalableMH,
+    "tuna": partial(TunaMH, 0.01),
+    "all rows": partial(MHSS, limit=0.5),
 }
 
 # Settings of a test above, with nothing of their own for the engine to trip over.

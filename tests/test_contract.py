@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from checks import check_records
-from registry import ACCEPTANCE, FEW_ROWS, PROPOSALS, REWEIGHTED, SETTINGS, SOURCES, UNSOUND
-from scenarios import SCENARIOS
-from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Trace, lockstep, sample
+from registry import ACCEPTANCE, EXACT, FEW_ROWS, PROPOSALS, REWEIGHTED, SETTINGS, SOURCES, UNSOUND
+from scenarios import COVARIANCE, SCENARIOS
+from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Trace, WithReplacement, lockstep, sample
+from tallchain.bounds import Bound
 from tallchain.parts import replace
+from tallchain.surrogates import Taylor
 
 CHAINS, DRAWS, WARMUP = 3, 23, 4
 # The engine knows no test: in `make test` one test meets every source, and those that test_exactness.py does not run
@@ -56,6 +58,25 @@ def test_chunks_of_any_size_make_the_same_draws(source: str, key: jax.Array) -> 
 )
 def test_contract_of_a_proposal(proposal: str, key: jax.Array) -> None:
     check(vector_kernel("penalty", "windows", proposal), key)
+
+
+@pytest.mark.parametrize(
+    "test", [pytest.param(name, marks=[] if name == "mh-ss" else [pytest.mark.slow]) for name in EXACT]
+)
+def test_contract_of_an_exact_test(test: str, key: jax.Array) -> None:
+    """With an expansion of order 1, rows that all have the same curvature, and a few at a look."""
+    target = SCENARIOS["normal vector"]()
+    rows, place = target.data[:FEW_ROWS], {"a": np.float32(0.3), "b": np.float32(-0.2)}
+    steepest = np.linalg.eigvalsh(np.linalg.inv(COVARIANCE))[-1]
+    kernel = MetropolisHastings(
+        target.posterior,
+        WithReplacement(rows, 3, weights=1 + np.arange(FEW_ROWS) % 3),
+        proposal=PROPOSALS["pcn and walk"](),
+        acceptance=EXACT[test](),
+        surrogate=Taylor(target.posterior, rows, place, 1),
+        bound=Bound(np.full(FEW_ROWS, steepest), 1, position=place),
+    )
+    check(kernel, key, is_again=True)
 
 
 def check(kernel: MetropolisHastings, key: jax.Array, *, is_again: bool = False) -> None:

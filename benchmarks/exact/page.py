@@ -11,9 +11,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+NEEDS = {
+    "MHSS()": ("a bound for every row, and independent rows", "yes"),
+    "ScalableMH()": ("the same", "yes"),
+    "TunaMH()": ("the same", "yes"),
+    "Penalty()": ("nothing, but assumes that the mean of b rows is nearly normal", "to order 1/sqrt(b), small"),
+}
+
+
 def pieces() -> dict[str, str]:
     """Rows and acceptance by test and target."""
     targets = load("exact").results["targets"]
+    return {"exact_tests": by_target(targets), "exact_choice": choice(targets["simulated"])}
+
+
+def choice(of: dict[str, Any]) -> str:
+    """The tests with our bounds, on one target."""
+    cases = [c for c in of["cases"] if c["order"] == 2 and c["proposal"] == "independent"]
+    cases = [c for c in cases if c["bound"] in ("ours", "none")]
+    header = ["test", "exact", "needs", f"rows per decision, N = {of['rows']:,}", "acceptance there"]
+    needs = [(case, *NEEDS[case["test"]]) for case in cases]
+    rows = [
+        [f"`{c['test']}`", is_exact, need, f"{c['rows']:.1f}", f"{c['acceptance']:.2f}"] for c, need, is_exact in needs
+    ]
+    return table(header, rows)
+
+
+def by_target(targets: dict[str, Any]) -> str:
+    """Every case on every target."""
     header = ["test", "bound", "order", "proposals"]
     header += [f"{name}, N = {of['rows']:,}, d = {of['d']}" for name, of in targets.items()]
     by_case: dict[tuple[str, ...], list[str]] = {}
@@ -22,7 +47,7 @@ def pieces() -> dict[str, str]:
             key = (f"`{case['test']}`", case["bound"], str(case["order"]), case["proposal"])
             cells = by_case.setdefault(key, [""] * len(targets))
             cells[number] = _cell(case, of["rows"])
-    return {"exact_tests": table(header, [[*key, *cells] for key, cells in by_case.items()])}
+    return table(header, [[*key, *cells] for key, cells in by_case.items()])
 
 
 def _cell(case: dict[str, Any], num_rows: int) -> str:

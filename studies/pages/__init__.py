@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from benchmarks.exact import page as exact
 from benchmarks.peers import page as peers
 from benchmarks.time_to_answer import page as time_to_answer
 from studies.pages import paper, settings, speed
@@ -22,7 +23,7 @@ def pieces() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in NAMES:
         found |= find(name).page(load(name))
-    for module in (settings, paper, speed, peers, time_to_answer):
+    for module in (settings, paper, speed, peers, exact, time_to_answer):
         found |= module.pieces()
     return found
 

@@ -21,6 +21,8 @@ import tallchain as tc
 from checks import Z_LIMIT
 from conftest import SEED
 from scenarios import kernel_of
+from tallchain.acceptance import MHSS
+from tallchain.bounds import Bound
 from tallchain.parts import replace
 
 NUM_ROWS = 100_000
@@ -84,6 +86,25 @@ def test_rows_with_a_variance_do_not_warn() -> None:
     assert agrees(z)
 
 
+def exact_kernel(rows: np.ndarray) -> tc.MetropolisHastings:
+    """MH-SS with the bound |x_i| + R on the slope of a row, within |t| <= R; beyond, every row is read."""
+    reach = abs(rows.mean(dtype=np.float64)) + 6 / PRECISION**0.5
+    constants = np.abs(rows) + reach
+    bound = Bound(constants, 0, position=np.float32(0), radius=reach)
+    source = partial(tc.WithReplacement, weights=constants)
+    return kernel_of(rows, MHSS(), source=source, batch_size=16, scale=0.2, bound=bound)
+
+
+@pytest.mark.parametrize("freedom", [2.0, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_an_exact_test_is_right_where_tails_are_heavy(freedom: float) -> None:
+    """Rows without a variance, and rows without a mean; the scans above warn of them."""
+    rows = heavy_rows(freedom)
+    with no_warning():
+        trace, z = run(exact_kernel(rows), rows)
+    assert agrees(z)
+    assert trace.rows_read.mean() < 100
+
+
 # ---- one row in a million ----------------------------------------------------------------------
 
 
@@ -99,6 +120,15 @@ def test_one_row_that_carries_the_posterior_warns() -> None:
     with pytest.warns(RuntimeWarning, match="A few rows carry the log ratio"):
         _, z = run(kernel_of(rows), rows)
     assert not agrees(z)  # it IS wrong: the warning is due
+
+
+def test_an_exact_test_sees_the_one_row() -> None:
+    """It is drawn in proportion to its bound: half of all rows read are this one."""
+    rows = one_large_row(100_000)
+    with no_warning():
+        trace, z = run(exact_kernel(rows), rows)
+    assert agrees(z)
+    assert trace.rows_read.mean() < 100
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ from tallchain.validation import brief
 
 class _Cursor(NamedTuple):
     key: Array
-    looks: Array
+    drawn: Array
+    """Rows drawn at random so far: they name the next ones, however wide the windows of a census are."""
     position: Array
     """Rows read so far, modulo N; a census continues there."""
     exact_left: Any
@@ -128,11 +129,11 @@ class WithReplacement(Stored):
         return slice_rows(self.data, slice(self.num_exact, self.num_exact + min(every * count, self.num_rows), every))
 
     def draw(self, key: Array) -> Array:
-        """Return the key itself: each look folds its number in."""
+        """Return the key itself: each look folds the number of rows before it in."""
         return key
 
     def start(self, noise: Array) -> _Cursor:
-        """Begin with the rows that every decision reads, then with look 0."""
+        """Begin with the rows that every decision reads, then at random."""
         zero = jnp.zeros((), jnp.int32)
         return _Cursor(noise, zero, zero, self._exact_to_come())
 
@@ -148,14 +149,15 @@ class WithReplacement(Stored):
         left = jnp.where(ask.census, self.num_rows - cursor.position, width)
         taken = jnp.clip(ask.rows, 0, jnp.minimum(width, left))
         in_order = jnp.minimum(cursor.position + jnp.arange(width), self.num_rows - 1)
-        index = jnp.where(ask.census, in_order, self._at_random(jr.fold_in(cursor.key, cursor.looks), width))
+        index = jnp.where(ask.census, in_order, self._at_random(jr.fold_in(cursor.key, cursor.drawn), width))
         rows, share = self._take(index, cursor.exact_left)
         if self.alias is not None:
             assert share is not None
             share = jnp.where(ask.census, 1, share)
         seen, exact_left = self._see(rows, share, cursor.exact_left, taken, row_function, summarise)
         position = jnp.where(ask.census, (cursor.position + seen.taken) % self.num_rows, cursor.position)
-        return _Cursor(cursor.key, cursor.looks + 1, position, exact_left), seen
+        drawn = cursor.drawn + jnp.where(ask.census, 0, seen.taken)
+        return _Cursor(cursor.key, drawn, position, exact_left), seen
 
     def look_widely(
         self, cursor: _Cursor, ask: Ask, row_function: RowFunction, summarise: Callable[[Array, Array], Any]
