@@ -28,7 +28,7 @@ class Setting(NamedTuple):
 
 
 def _ours(**options: Any) -> Setting:
-    return Setting(partial(Ours, **options), (128, 256, 512), is_ours=True)
+    return Setting(partial(Ours, **options), (256, 512, 1024), is_ours=True)
 
 
 def _peer(package: str, name: str, chains: tuple[int, ...], **options: Any) -> Setting:
@@ -42,6 +42,7 @@ def _peer(package: str, name: str, chains: tuple[int, ...], **options: Any) -> S
 
 SETTINGS: dict[str, Setting] = {
     "tallchain": _ours(),
+    "tallchain, Penalty": _ours(acceptance=tc.Penalty),
     "tallchain, MinibatchBarker": _ours(acceptance=tc.MinibatchBarker),
     "tallchain, order 1": _ours(orders=(1,)),
     "tallchain, order 1, walk, MinibatchBarker(1.2)": _ours(

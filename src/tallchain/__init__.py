@@ -1,7 +1,8 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, checking, models, proposals, sources, surrogates
+from tallchain import acceptance, bounds, checking, models, proposals, sources, surrogates
 from tallchain.acceptance import (
+    MHSS,
     Austere,
     Barker,
     Combined,
@@ -10,6 +11,8 @@ from tallchain.acceptance import (
     MinibatchBarker,
     NormalBarker,
     Penalty,
+    ScalableMH,
+    TunaMH,
 )
 from tallchain.caching import cache_programs
 from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
@@ -24,6 +27,7 @@ from tallchain.sources import Shuffled, WithReplacement
 __version__ = "0.1.0"
 
 __all__ = [
+    "MHSS",
     "PCN",
     "Audit",
     "Austere",
@@ -40,13 +44,16 @@ __all__ = [
     "RandomWalk",
     "SamplingError",
     "SamplingWarning",
+    "ScalableMH",
     "Schedule",
     "Shuffled",
     "Trace",
     "Transition",
+    "TunaMH",
     "WithReplacement",
     "acceptance",
     "audit",
+    "bounds",
     "cache_programs",
     "checking",
     "models",

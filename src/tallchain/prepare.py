@@ -298,7 +298,8 @@ def _words(costs: dict[int, float], best: int) -> str:
 
 def _exact_words(exact: Exact) -> str:
     return (
-        f"surrogate            chosen: order 2, with a bound for the rest of every row: at most {exact.rows:.2g} rows"
+        f"surrogate            chosen: order 2; what it leaves of every row has a bound, so that {exact.rows:.2g} rows "
+        "a decision are enough"
     )
 
 
