@@ -43,11 +43,12 @@ def main() -> None:
 
 
 def _measure(target: Prepared, results: dict[str, Any], part: str, name: str) -> None:
-    found = results[part][name] = {"rows": target.target.num_rows, "d": target.target.d, "cases": []}
+    cases: list[dict[str, Any]] = []
+    results[part][name] = {"rows": target.target.num_rows, "d": target.target.d, "cases": cases}
     for case in CASES:
         record = measured(target, case, ROWS)
         print(name, record, flush=True)
-        found["cases"].append(record)
+        cases.append(record)
         configuration = {"rows_to_read_for_each_case": ROWS, "starts": "draws of the Laplace approximation"}
         save("exact", configuration, results, quiet=True)
 

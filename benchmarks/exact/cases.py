@@ -85,6 +85,7 @@ class Prepared:
         if case.bound == "none":
             return of.kernel(case.make(), proposal)
         bound = self.bound(case.order, case.measure)
+        assert isinstance(of.source, tc.Shuffled)
         return tc.MetropolisHastings(
             of.posterior,
             tc.WithReplacement.of_stored(of.source, batch, bound.weights),

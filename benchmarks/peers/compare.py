@@ -74,9 +74,13 @@ class Measured:
 
 def prepared_record(prepared: tc.Prepared) -> dict[str, Any]:
     """What `tc.prepare` found and chose."""
+    order = prepared.surrogate.order if prepared.surrogate else 0
+    if prepared.is_exact and prepared.exact is not None:
+        rows = {"chosen": "exact test", "expected_rows": prepared.exact.rows, "findings": list(prepared.findings)}
+        return {"rows_read": prepared.rows_swept, "order": order} | rows
     return {
         "rows_read": prepared.rows_swept,
-        "order": prepared.surrogate.order if prepared.surrogate else 0,
+        "order": order,
         "batch_size": prepared.influence.batch_size,
         "chosen": prepared.influence.chosen.method,
         "plans": [plan._asdict() for plan in prepared.influence.plans],
@@ -88,7 +92,8 @@ def influence_at(target: Target) -> dict[str, Any]:
     """What `tc.prepare` chooses for a target."""
     model = target.model
     prepared = tc.prepare(model.posterior, model.data, np.zeros(target.d, np.float32), progress=False)
-    return {"target": target.name, "rows": target.num_rows} | prepared_record(prepared)
+    scored = dataclasses.replace(prepared, scored=prepared.influence, exact=None)
+    return {"target": target.name, "rows": target.num_rows} | prepared_record(scored)
 
 
 @dataclasses.dataclass(frozen=True)

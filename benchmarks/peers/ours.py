@@ -46,7 +46,7 @@ class Ours:
         problem: the target; its mode is not used, `tc.prepare` finds its own.
         chains: in lockstep.
         warmup: for peers; ours has nothing to adapt, and starts in the Laplace approximation.
-        acceptance: the test.
+        acceptance: the test; None for the one that `prepare` chooses.
         is_walking: use a random walk in place of the proposal that `prepare` chooses.
         options: of `tc.prepare`.
     """
@@ -57,7 +57,7 @@ class Ours:
         chains: int,
         warmup: int,
         *,
-        acceptance: Callable[[], Any] = tc.Penalty,
+        acceptance: Callable[[], Any] | None = None,
         is_walking: bool = False,
         **options: Any,
     ) -> None:
@@ -73,7 +73,8 @@ class Ours:
         self.prepared: Prepared = tc.prepare(model.posterior, model.data, start, progress=False, **self._options)
         prepared = time.perf_counter()
         proposal = tc.RandomWalk.preconditioned(self.prepared.laplace) if self._is_walking else None
-        self._kernel = jax.block_until_ready(self.prepared.kernel(self._acceptance(), proposal))
+        test = None if self._acceptance is None else self._acceptance()
+        self._kernel = jax.block_until_ready(self.prepared.kernel(test, proposal))
         made = time.perf_counter()
         starts, walk = jr.split(key)
         warmup = WALK_WARMUP if self._is_walking else WARMUP
