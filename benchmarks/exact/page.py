@@ -71,7 +71,7 @@ def rows_figure(results: dict[str, Any]) -> Figure:
     """Draw rows per decision against N."""
     from tallchain.pictures import style
 
-    figure, [[axes]] = style.panels((6.5, 4.2), dpi=120)
+    figure, [[axes]] = style.panels((6.5, 5.0), dpi=120)
     against = {int(size): of["cases"] for size, of in results["against_n"].items()}
     sizes = sorted(against)
     axes.plot(sizes, sizes, color=style.GREY, lw=1, ls=":", label="all rows")
@@ -83,5 +83,5 @@ def rows_figure(results: dict[str, Any]) -> Figure:
         axes.plot(sizes, points, color=getattr(style, color), marker=marker, lw=1.5, label=label)
     axes.set(xscale="log", yscale="log", xlabel="rows in the data, N", ylabel="rows per decision")
     axes.set_title("Logistic regression, d = 20, temperature 1", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(**style.BELOW, fontsize=8)
     return figure
