@@ -1,6 +1,6 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, checking, models, proposals, sources, surrogates
+from tallchain import acceptance, checking, firefly, models, proposals, sources, surrogates
 from tallchain.acceptance import (
     Austere,
     Barker,
@@ -13,6 +13,7 @@ from tallchain.acceptance import (
 )
 from tallchain.caching import cache_programs
 from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
+from tallchain.firefly import FireflyMC
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
@@ -30,6 +31,7 @@ __all__ = [
     "Barker",
     "Combined",
     "Confidence",
+    "FireflyMC",
     "Metropolis",
     "MetropolisHastings",
     "MinibatchBarker",
@@ -49,6 +51,7 @@ __all__ = [
     "audit",
     "cache_programs",
     "checking",
+    "firefly",
     "models",
     "prepare",
     "proposals",
