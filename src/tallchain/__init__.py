@@ -1,6 +1,6 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, bounds, checking, models, proposals, sources, surrogates
+from tallchain import acceptance, bounds, checking, firefly, models, proposals, sources, surrogates
 from tallchain.acceptance import (
     MHSS,
     Austere,
@@ -16,6 +16,7 @@ from tallchain.acceptance import (
 )
 from tallchain.caching import cache_programs
 from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
+from tallchain.firefly import FireflyMC
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
@@ -34,6 +35,7 @@ __all__ = [
     "Barker",
     "Combined",
     "Confidence",
+    "FireflyMC",
     "Metropolis",
     "MetropolisHastings",
     "MinibatchBarker",
@@ -56,6 +58,7 @@ __all__ = [
     "bounds",
     "cache_programs",
     "checking",
+    "firefly",
     "models",
     "prepare",
     "proposals",

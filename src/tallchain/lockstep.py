@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,9 @@ from tallchain.cores import divisor, num_cores
 from tallchain.functions import SOON, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import fold_in, make_key
+from tallchain.machines import Machine, carried, check_trials, shown
 from tallchain.packing import Chunk, named_faults, num_words, pack
-from tallchain.schedule import Schedule
+from tallchain.schedule import Kernel, Schedule
 from tallchain.threefry import wrap
 from tallchain.types import Array, CensusSource, CostlyProposal, PyTree, Verdict
 
@@ -37,35 +38,6 @@ _LEAST_GROUP = 4  # chains
 _TOGETHER, _WRITTEN_OUT = 8, 4  # turns before an accelerator waits for the host to go on; turns that it is sent at once
 _CACHED = 2**17  # numbers of all positions whose candidates are made together on a CPU
 _SCANNING = 0.75  # of the chains must have asked for a census, for all to read wide windows
-
-
-class Machine(Protocol):
-    """What runs in lockstep: decisions of a `MetropolisHastings`, or of an audit; see `tallchain.kernel`."""
-
-    @property
-    def log_likelihood(self) -> Any:
-        """Whose programs these are."""
-        ...
-
-    def randomness(self, position: Any, /) -> Randomness:
-        """Return what draws the noise of a decision; only the shapes of the position matter."""
-        ...
-
-    def open(self, noise: Any, position: PyTree) -> Any:
-        """Begin a trial."""
-        ...
-
-    def look(self, position: PyTree, trial: Any, /) -> Any:
-        """Read one window."""
-        ...
-
-    def judge(self, trial: Any, /) -> tuple[Any, Array, Array]:
-        """Return the trial, whether it is decided, and whether it is accepted."""
-        ...
-
-    def close(self, position: PyTree, trial: Any, is_accepted: Array, /) -> tuple[PyTree, Verdict]:
-        """End a trial."""
-        ...
 
 
 class Lane(NamedTuple):
@@ -217,7 +189,7 @@ class Runner:
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Open the trial of a draw, the first by default, of every chain; compiles everything."""
-        parts, draw = self._split(positions), jax.device_put(np.int32(draw))
+        parts, draw = self._split(carried(self._shared[0], positions)), jax.device_put(np.int32(draw))
         if self._programs is None:
             self._programs = self._compile(self._words[0], parts[0], draw)
         with named_faults():
@@ -229,6 +201,8 @@ class Runner:
         """Begin a chunk, and do not wait for it; `collect` does."""
         assert self._programs is not None
         programs, ends = self._programs, {"last": np.int32(last), "turns": np.int32(turns)}
+        for lanes in self._lanes:
+            check_trials(self._shared[0], lanes.trial)
 
         def run_group(words: Array, lanes: Lane) -> tuple[Lane, Array]:
             return execute(programs.run, *self._shared, programs.draw_ahead(words, lanes.draw), lanes, **ends)
@@ -330,7 +304,7 @@ def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple
     is_decided &= ~lane.is_waiting & (lane.draw < last)
     position, verdict = now.close(lane.position, trial, is_decided & is_accepted)
     lane = Lane(lane.draw + is_decided, position, trial, lane.is_waiting | is_decided)
-    return lane, is_decided, Drawn(position, verdict)
+    return lane, is_decided, Drawn(shown(now, position), verdict)
 
 
 def _scan(kernel: Machine, schedule: Schedule, lane: Lane) -> Lane:
@@ -353,7 +327,7 @@ def _open(kernel: Machine, schedule: Schedule, lane: Lane, noise: Any) -> Lane:
 
 def _at(schedule: Schedule, kernel: Machine, draw: Array) -> Machine:
     """Return the kernel of a draw; the decisions of an audit have no schedule."""
-    return schedule.at(kernel, draw) if isinstance(kernel, MetropolisHastings) else kernel
+    return schedule.at(kernel, draw) if isinstance(kernel, Kernel) else kernel
 
 
 def _share_waiting(kernel: Machine) -> float:
@@ -390,7 +364,8 @@ def _like(kernel: Machine, lanes: Lane) -> Drawn:
 
     def close(lanes: Lane) -> Drawn:
         lane = jax.tree.map(lambda leaf: leaf[0], lanes)
-        return Drawn(*kernel.close(lane.position, lane.trial, jnp.zeros((), bool)))
+        position, verdict = kernel.close(lane.position, lane.trial, jnp.zeros((), bool))
+        return Drawn(shown(kernel, position), verdict)
 
     return jax.eval_shape(close, lanes)
 

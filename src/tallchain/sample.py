@@ -27,7 +27,7 @@ from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, single_key
 from tallchain.names import labels_of
 from tallchain.parts import replace
-from tallchain.schedule import Schedule
+from tallchain.schedule import Kernel, Schedule
 from tallchain.settings import Settings, is_exact, settings_of
 from tallchain.surrogates.residual import digits, needs_float64
 from tallchain.types import (
@@ -48,7 +48,7 @@ _FAR = 1.0  # of chains from the reference of a surrogate, in their standard dev
 
 def sample(
     key: Array,
-    kernel: MetropolisHastings,
+    kernel: Kernel,
     initial: PyTree,
     num_samples: int,
     *,
@@ -187,7 +187,7 @@ def sample(
 class _Last(NamedTuple):
     """The sampler at the end of a run."""
 
-    kernel: MetropolisHastings | None = None
+    kernel: Kernel | None = None
     settings: Settings | None = None
 
 
@@ -200,7 +200,7 @@ class _Found(NamedTuple):
 
 
 def _scanned(
-    kernel: MetropolisHastings,
+    kernel: Kernel,
     recorder: Recorder,
     count: int,
     key: Array,
@@ -209,6 +209,7 @@ def _scanned(
     progress: bool | Callable[[int, int], None],
 ) -> _Found:
     """Read every row at some proposals."""
+    assert isinstance(kernel, MetropolisHastings)
     began = time.perf_counter()
     draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
     try:
@@ -219,8 +220,8 @@ def _scanned(
 
 
 def _recentred(
-    kernel: MetropolisHastings, positions: PyTree, draw: int, recentre: Callable[[PyTree], Surrogate]
-) -> tuple[MetropolisHastings, str]:
+    kernel: Kernel, positions: PyTree, draw: int, recentre: Callable[[PyTree], Surrogate]
+) -> tuple[Kernel, str]:
     """Make the surrogate again at the chains' mean, if they are far from its reference; and say so."""
     flat = np.asarray(jax.vmap(lambda position: ravel_pytree(position)[0])(positions), np.float64)
     assert isinstance(kernel.surrogate, PlacedSurrogate)
@@ -259,9 +260,11 @@ def _check_arguments(
     ):
         if not is_whole(value, least):
             raise ValueError(f"`sample({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
-    if not isinstance(kernel, MetropolisHastings):
+    if not isinstance(kernel, Kernel):
         hint = " Use `prepared.kernel()`." if callable(getattr(kernel, "kernel", None)) else ""
-        raise TypeError(f"`sample(kernel=...)` must be a MetropolisHastings(...); got {brief(kernel)}.{hint}")
+        raise TypeError(
+            f"`sample(kernel=...)` must be a MetropolisHastings(...) or a FireflyMC(...); got {brief(kernel)}.{hint}"
+        )
     if not (schedule is None or isinstance(schedule, Schedule)):
         raise TypeError(
             f"`sample(schedule=...)` must be a Schedule(temperature=..., scale=...); got {brief(schedule)}."
@@ -288,7 +291,7 @@ def _thin(keep: Any, thin: Any, num_samples: int, num_chains: int) -> int:
     return int(thin)
 
 
-def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) -> None:
+def _check_recentre(kernel: Kernel, recentre: Any, num_chains: int) -> None:
     if recentre is None:
         return
     if not callable(recentre):
@@ -301,7 +304,7 @@ def _check_recentre(kernel: MetropolisHastings, recentre: Any, num_chains: int) 
         )
 
 
-def _one_per_chain(kernel: MetropolisHastings, initial: PyTree, num_chains: int) -> PyTree:
+def _one_per_chain(kernel: Kernel, initial: PyTree, num_chains: int) -> PyTree:
     """Return positions with the chains along a first axis, from one position or one per chain."""
     initial = check_position("sample(initial=...)", initial)
     leaves = jax.tree.leaves(initial)

@@ -8,11 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.firefly import FireflyMC
 from tallchain.functions import as_function
 from tallchain.kernel import MetropolisHastings
 from tallchain.parts import part, set_fields, static
 from tallchain.types import Array, PyTree, ScaledProposal
 from tallchain.validation import brief, is_positive
+
+Kernel = MetropolisHastings | FireflyMC
 
 
 @part
@@ -40,7 +43,7 @@ class Schedule:
                 raise TypeError(f"`Schedule({name}=...)` must be a function of the draw or None; got {brief(value)}.")
         set_fields(self, temperature=as_function(temperature), scale=as_function(scale))
 
-    def at(self, kernel: MetropolisHastings, draw: Array | int) -> MetropolisHastings:
+    def at(self, kernel: Kernel, draw: Array | int) -> Kernel:
         """Return the kernel of this draw."""
         if self.temperature is None and self.scale is None:
             return kernel
@@ -49,11 +52,13 @@ class Schedule:
             kernel = kernel.tempered(jnp.asarray(self.temperature(draw), jnp.result_type(float)))
         return kernel if self.scale is None else kernel.scaled(self.scale(draw))
 
-    def check(self, kernel: MetropolisHastings, position: PyTree, num_draws: int) -> float | None:
+    def check(self, kernel: Kernel, position: PyTree, num_draws: int) -> float | None:
         """Refuse wrong values, checked at up to a thousand draws of the run; return the lowest temperature."""
         least = None
         draws = np.unique(np.linspace(0, num_draws - 1, 1000).astype(np.int32))
         if self.temperature is not None:
+            if isinstance(kernel, FireflyMC):
+                kernel.tempered(jnp.ones(()))
             for draw, value in _values("temperature", self.temperature, draws):
                 if not is_positive(value):
                     raise ValueError(

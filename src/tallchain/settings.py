@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tallchain.firefly import FireflyMC
 from tallchain.functions import Function
 from tallchain.kernel import MetropolisHastings
 from tallchain.types import AcceptanceTest, ExactTest
@@ -49,10 +50,10 @@ class Settings:
         ]
 
 
-def settings_of(kernel: MetropolisHastings, *, is_scheduled: bool = False) -> Settings:
+def settings_of(kernel: MetropolisHastings | FireflyMC, *, is_scheduled: bool = False) -> Settings:
     """Describe a kernel."""
     return Settings(
-        describe(kernel.acceptance, static_only=True),
+        kernel.words if isinstance(kernel, FireflyMC) else describe(kernel.acceptance, static_only=True),
         describe(kernel.proposal),
         name_of(kernel.posterior.log_prior),
         float(kernel.posterior.temperature),

@@ -31,6 +31,7 @@ from tallchain.checking.scan import Pairs, make_pairs, row_moments
 from tallchain.checking.trace import Trace
 from tallchain.checking.trials import choose_trials, repeat
 from tallchain.checks import are_scalars
+from tallchain.firefly import FireflyMC
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, make_key
@@ -153,6 +154,8 @@ def _check_numbers(
 def _check_trace(kernel: Any, trace: Any) -> None:
     if not isinstance(kernel, MetropolisHastings):
         hint = " A trace loses its kernel when it is pickled: give the one that made it." if kernel is None else ""
+        if isinstance(kernel, FireflyMC):
+            hint = " FireflyMC is exact: there is no error to measure. `trace.summary()` shows how its chains agree."
         raise TypeError(f"`audit(kernel=...)` must be a MetropolisHastings(...); got {brief(kernel)}.{hint}")
     if not isinstance(trace, Trace):
         raise TypeError(f"`audit(trace=...)` must be a Trace, as from `sample(...)`; got {brief(trace)}.")

@@ -14,8 +14,8 @@ from tallchain.checking.moments import Moments
 from tallchain.checking.summary import Rows, Summary, few
 from tallchain.checking.verdict import Scan
 from tallchain.digest import COUNTED
-from tallchain.kernel import MetropolisHastings
 from tallchain.names import all_coordinates, coordinates, named_leaves
+from tallchain.schedule import Kernel
 from tallchain.settings import Settings
 from tallchain.types import PyTree, Verdict
 
@@ -106,7 +106,7 @@ class Trace:
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     settings: Settings | None = None
     scan: Scan | None = None
-    kernel: MetropolisHastings | None = None
+    kernel: Kernel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"kernel": None}

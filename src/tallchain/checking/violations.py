@@ -13,6 +13,7 @@ from tallchain.bounds import Fitted
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import Pairs, make_pairs
 from tallchain.chunks import Keeper, Report
+from tallchain.firefly import FireflyMC
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.parts import part
@@ -26,7 +27,7 @@ class BoundError(ValueError):
     """A row's part of a log ratio exceeds the bound that was given for it."""
 
 
-def show_and_check(show: Report, kernel: MetropolisHastings, starts: PyTree, recorder: Keeper) -> None:
+def show_and_check(show: Report, kernel: MetropolisHastings | FireflyMC, starts: PyTree, recorder: Keeper) -> None:
     """Show the progress; then raise an error that names a row, if a log ratio was beyond its bound or not a number.
 
     Args:
@@ -38,7 +39,7 @@ def show_and_check(show: Report, kernel: MetropolisHastings, starts: PyTree, rec
     show(recorder)
     assert isinstance(recorder, Recorder)
     num_invalid = recorder.total.num_invalid
-    if not num_invalid or not isinstance(kernel.acceptance, BoundedTest):
+    if not num_invalid or isinstance(kernel, FireflyMC) or not isinstance(kernel.acceptance, BoundedTest):
         return
     one_each = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], starts)  # by chain and draw
     worst = worst_row(kernel, recorder.draws().position if recorder.has_draws else one_each)

@@ -1,0 +1,70 @@
+"""What runs in lockstep: see `tallchain.lockstep`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from tallchain.kernel import Randomness
+from tallchain.types import Array, PyTree, Verdict
+
+
+class Machine(Protocol):
+    """What runs in lockstep: decisions of a `MetropolisHastings`, or of an audit; see `tallchain.kernel`."""
+
+    @property
+    def log_likelihood(self) -> Any:
+        """Whose programs these are."""
+        ...
+
+    def randomness(self, position: Any, /) -> Randomness:
+        """Return what draws the noise of a decision; only the shapes of the position matter."""
+        ...
+
+    def open(self, noise: Any, position: Any, /) -> Any:
+        """Begin a trial."""
+        ...
+
+    def look(self, position: Any, trial: Any, /) -> Any:
+        """Read one window."""
+        ...
+
+    def judge(self, trial: Any, /) -> tuple[Any, Array, Array]:
+        """Return the trial, whether it is decided, and whether it is accepted."""
+        ...
+
+    def close(self, position: Any, trial: Any, is_accepted: Array, /) -> tuple[Any, Verdict]:
+        """End a trial."""
+        ...
+
+
+@runtime_checkable
+class CarryingMachine(Machine, Protocol):
+    """A machine whose chains carry more from decision to decision than is recorded."""
+
+    def carried(self, positions: PyTree, /) -> Any:
+        """Return what chains carry at their start; both have the chains along a first axis."""
+        ...
+
+    def shown(self, carried: Any, /) -> PyTree:
+        """Return the position in what a chain carries: it is recorded."""
+        ...
+
+    def check_trials(self, trials: Any, /) -> None:
+        """Raise an error if some chain cannot go on: it never decides, so its finished draws are right."""
+        ...
+
+
+def carried(machine: Machine, positions: PyTree) -> PyTree:
+    """Return what chains at these positions carry: the positions, for most machines."""
+    return machine.carried(positions) if isinstance(machine, CarryingMachine) else positions
+
+
+def shown(machine: Machine, position: PyTree) -> PyTree:
+    """Return what is recorded of what a chain carries: all, for most machines."""
+    return machine.shown(position) if isinstance(machine, CarryingMachine) else position
+
+
+def check_trials(machine: Machine, trials: Any) -> None:
+    """Refuse to go on with chains that cannot."""
+    if isinstance(machine, CarryingMachine):
+        machine.check_trials(trials)
