@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallchain.bounds import Bound, Fitted
+from tallchain.bounds import Bound
 from tallchain.functions import as_function
 from tallchain.surrogates.residual import ResidualSurrogate
 from tallchain.types import PlacedSurrogate, Posterior, Source, SummedSurrogate, Surrogate
@@ -35,8 +35,8 @@ def check_surrogate(surrogate: Any, posterior: Posterior, source: Source) -> Non
 
 def fit_bound(bound: Any, source: Source, surrogate: Surrogate | None) -> Any:
     """Return the bound for the rows as the source gives them; refuse one that does not hold for them."""
-    if bound is None or isinstance(bound, Fitted):
-        return bound
+    if bound is None:
+        return None
     if isinstance(bound, Bound):
         _check_order(bound, surrogate)
         return bound.fitted(source)

@@ -23,7 +23,7 @@ from jax import random as jr
 
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
 from tallchain.assembly import check_surrogate, fit_bound
-from tallchain.bounds import Bound
+from tallchain.bounds import Bound, Fitted
 from tallchain.checks import check_position, check_start
 from tallchain.keys import as_threefry
 from tallchain.parts import check_registered, part, replace, set_fields, static
@@ -184,7 +184,7 @@ class MetropolisHastings:
         check_surrogate(surrogate, posterior, source)
         bound = fit_bound(bound, source, surrogate)
         if isinstance(acceptance, BoundedTest):
-            acceptance.check(source.population, has_bound=bound is not None)
+            acceptance.check(source.population, has_bound=isinstance(bound, Fitted))
         appetite = acceptance.appetite(source.population)
         source = source.suited(appetite) if isinstance(source, SuitedSource) else source
         set_fields(

@@ -307,6 +307,7 @@ def _expanded() -> Taylor:
 @table(
     {
         "no bound": (_kernel, ValueError, "acceptance=MHSS(...)", "bound"),
+        "a range": (lambda: _kernel(bound=lambda t, u: jnp.ones(())), ValueError, "acceptance=MHSS(...)", "no range"),
         "no Bound": (lambda: _kernel(bound=3), TypeError, "bound=...", "Bound", "3"),
         "windows": (lambda: _kernel(Shuffled(DATA, 2), bound=BOUND), ValueError, "independent rows", "WithReplacement"),
         "order": (lambda: _kernel(surrogate=_expanded(), bound=BOUND), ValueError, "order 0", "order 1"),

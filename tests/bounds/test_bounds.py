@@ -196,6 +196,24 @@ def test_no_row_of_a_regression_has_more_than_its_bound(name: str, order: int) -
     assert closest > (0.3 if name not in ("binomial", "softmax") else 0.01)
 
 
+def test_constants_and_weights_of_different_orders_are_matched_by_row() -> None:
+    """Made from a shuffled copy or from the data, for either: the largest share of a row is the same, and no less."""
+    model = regression(families.Bernoulli(), np.random.default_rng(SEED))
+    laplace = tc.surrogates.find_reference(model.posterior, model.data, model.start, progress=False).laplace
+    shuffled = tc.Shuffled(model.data, 10, seed=3)
+    plain = regression_bound(model.posterior, model.data, laplace)
+    moved = regression_bound(model.posterior, shuffled, laplace)
+    np.testing.assert_array_equal(moved.constants, plain.constants[shuffled.order()])
+    by_row, uneven = tc.WithReplacement(model.data, 10, weights=plain.weights), 1 + np.arange(3000) % 7
+    by_copy = tc.WithReplacement.of_stored(shuffled, 10, moved.weights)
+    known = np.max(plain.constants * np.asarray(by_row.share))
+    for bound in (plain, moved):
+        for source in (by_row, by_copy):
+            assert float(bound.fitted(source).inside) == pytest.approx(known, rel=1e-3)
+        other = tc.WithReplacement(model.data, 10, weights=uneven)
+        assert float(bound.fitted(other).inside) == pytest.approx(np.max(plain.constants * np.asarray(other.share)))
+
+
 def test_constants_are_largest_for_rows_that_move_most() -> None:
     """A normal model of known noise is quadratic: nothing is left at order 2, and nothing is read."""
     model = regression(families.Gaussian(1.0), np.random.default_rng(SEED))

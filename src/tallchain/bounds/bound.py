@@ -15,6 +15,7 @@ from tallchain.bounds.measures import MEASURES
 from tallchain.parts import part, set_fields, static
 from tallchain.proposals import Laplace
 from tallchain.proposals.laplace import check_laplace
+from tallchain.sources.copying import seed_of, shuffle
 from tallchain.sources.stored import Stored
 from tallchain.types import Array, PyTree, Source
 from tallchain.validation import brief, is_positive
@@ -79,13 +80,13 @@ class Bound:
     measure: str = static()
     order: int = static()
     is_concave: bool = static()
-    is_stored: bool = static()
-    """Whether the constants are in the order of the source, and not of the user's data."""
     rows_swept: int = static()
     """Rows read to make it."""
     position: PyTree
     inverse: Array | None
     radius: Array
+    words: np.ndarray | None
+    """The seed of the shuffle that the constants are in, if they are those of the rows of a `Shuffled`."""
     constants: np.ndarray
     outside: np.ndarray | None
 
@@ -120,11 +121,11 @@ class Bound:
             measure=measure,
             order=int(order),
             is_concave=bool(is_concave),
-            is_stored=False,
             rows_swept=0,
             position=None if position is None else jax.tree.map(as_floats, position),
             inverse=None if laplace is None else laplace.inverse,
             radius=np.float32(radius),
+            words=None,
             constants=_constants("constants", constants),
             outside=None if outside is None else _constants("outside", outside),
         )
@@ -140,11 +141,10 @@ class Bound:
                 f"`MetropolisHastings(bound=Bound(...))`: the bound has constants for {len(self.constants):,} rows, "
                 f"the source {source.num_data:,}. Make both from the same data."
             )
-        order = None if self.is_stored else source.order()
-        if source.num_exact or (source.share is not None and order is None and not self.is_stored):
+        if source.num_exact or (source.share is not None and getattr(source, "alias", None) is None):
             raise ValueError(
                 "`MetropolisHastings(bound=Bound(...))` does not work with `source.reweighted(...)`: use "
-                "`WithReplacement(data, batch_size, weights=bound.constants)`."
+                "`WithReplacement(data, batch_size, weights=bound.weights)`."
             )
         return Fitted(
             self.measure,
@@ -153,13 +153,26 @@ class Bound:
             self.position,
             self.inverse,
             as_floats(self.radius),
-            as_floats(_largest(self.constants, order, source.share)),
-            as_floats(math.inf if self.outside is None else _largest(self.outside, order, source.share)),
+            as_floats(self._largest(self.constants, source)),
+            as_floats(math.inf if self.outside is None else self._largest(self.outside, source)),
         )
+
+    def _largest(self, constants: np.ndarray, source: Stored) -> float:
+        """max_i c_i s_i."""
+        if source.share is None:
+            return float(np.max(constants))
+        its = getattr(source, "words", None)
+        if _seed(self.words) != _seed(its):  # from one order to the other, by row of the data
+            if self.words is not None:
+                by_row = np.empty_like(constants)
+                by_row[shuffle(np.arange(len(constants), dtype=np.int32), seed_of(self.words))] = constants
+                constants = by_row
+            constants = constants if its is None else constants[source.order()]
+        return float(np.max(constants * np.asarray(source.share)[: len(constants)]))
 
     @property
     def weights(self) -> np.ndarray:
-        """Weights of the rows for `WithReplacement`: proportional to the constants, but for rows that hardly matter."""
+        """Weights for `WithReplacement`: the constants, in their order, but for rows that hardly matter."""
         mean = float(self.constants.mean(dtype=np.float64))
         return np.maximum(self.constants, 1e-3 * mean) if mean > 0 else np.ones_like(self.constants)
 
@@ -174,7 +187,5 @@ def _constants(name: str, values: Any) -> np.ndarray:
     return numbers.astype(np.float32)
 
 
-def _largest(constants: np.ndarray, order: np.ndarray | None, share: Array | None) -> float:
-    """max_i c_i s_i."""
-    values = constants if order is None or share is None else constants[order]
-    return float(np.max(values if share is None else values * np.asarray(share)[: len(values)]))
+def _seed(words: np.ndarray | None) -> int:
+    return -1 if words is None else seed_of(words)

@@ -22,7 +22,7 @@ from tallchain.sources.copying import allocate
 from tallchain.types import Array, Block, Posterior, PyTree, Source
 from tallchain.validation import brief, check_switch
 
-_BEYOND = 5.0  # standard deviations beyond the root of d: a normal vector is further out with probability 1e-7 or less
+_BEYOND = 5.0  # standard deviations beyond the root of d: a normal vector is further out with probability 2e-9 or less
 
 
 def is_bounded(posterior: Posterior) -> bool:
@@ -98,7 +98,7 @@ def regression_bound(
         outside=outside if has_ball and np.all(np.isfinite(outside)) else None,
         **coordinates,
     )
-    return set_fields(bound, is_stored=True, rows_swept=source.population.total)
+    return set_fields(bound, words=getattr(source, "words", None), rows_swept=source.population.total)
 
 
 @part

@@ -89,9 +89,9 @@ class PoissonTest:
         name = type(self).__name__
         if not has_bound:
             raise ValueError(
-                f"`MetropolisHastings(acceptance={name}(...))` needs `bound=...`: `bounds.regression_bound(...)` makes "
-                "one for a regression, `Bound(constants, order)` holds your own; `prepare(...).kernel()` has it where "
-                "it pays."
+                f"`MetropolisHastings(acceptance={name}(...))` needs `bound=Bound(...)`, and no range: "
+                "`bounds.regression_bound(...)` makes one for a regression, `Bound(constants, order)` holds your own; "
+                "`prepare(...).kernel()` has it where it pays."
             )
         if not population.repeats:
             raise ValueError(
