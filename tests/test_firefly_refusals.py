@@ -13,7 +13,7 @@ from refusals import refuse, table
 from tallchain.firefly import FireflyMC, Langevin
 from tallchain.firefly.checks import check_memory
 from tallchain.models import Regression, families, logistic_regression
-from tallchain.proposals import Laplace, RandomWalk
+from tallchain.proposals import RandomWalk
 
 X = np.array([[1, 0.5], [1, -1], [1, 2], [1, -0.3], [1, 1.2]])
 Y = np.array([1, 0, 1, 1, 0])
@@ -66,9 +66,7 @@ def plain(**options: Any) -> FireflyMC:
         "langevin elsewhere": (
             lambda: tc.sample(
                 jr.key(0),
-                tc.MetropolisHastings(
-                    PLAIN.posterior, tc.Shuffled(PLAIN.data, 2), proposal=Langevin(Laplace(AT, np.eye(2)))
-                ),
+                tc.MetropolisHastings(PLAIN.posterior, tc.Shuffled(PLAIN.data, 2), proposal=Langevin()),
                 AT,
                 3,
             ),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import exact
+from benchmarks.exact import firefly
 from benchmarks.exact.cases import CASES, Prepared, measured
 from benchmarks.exact.page import rows_figure
 from benchmarks.measure import RESULTS, load, save
@@ -25,11 +26,17 @@ def main() -> None:
     parser.add_argument("--covertype", type=Path, metavar="PATH", help="an .npz with X, wild, soil, y")
     parser.add_argument("--target", choices=TARGETS, action="append", help="may be repeated; all targets by default")
     parser.add_argument("--sizes", type=float, nargs="*", default=SIZES, help="N, for rows against N")
+    parser.add_argument("--firefly", action="store_true", help="measure FireflyMC instead")
+    parser.add_argument("--draws", type=int, default=20_000, help="of each chain, for --firefly")
     parser.add_argument("--draw", action="store_true", help="only draw docs/exact-rows.png, from the results")
     given = parser.parse_args()
-    if not given.draw:
-        results: dict[str, Any] = load("exact").results if (RESULTS / "exact.json").exists() else {}
-        results = {"targets": {}, "against_n": {}} | results
+    results: dict[str, Any] = load("exact").results if (RESULTS / "exact.json").exists() else {}
+    results = {"targets": {}, "against_n": {}, "firefly": {}} | results
+    if given.firefly:
+        for name, setting in firefly.settings().items():
+            results["firefly"][name] = firefly.measured(setting, given.draws)
+            _save(results)
+    elif not given.draw:
         for name in given.target or TARGETS:
             try:
                 target = Prepared(TARGETS[name](None, given.covertype))
@@ -49,8 +56,12 @@ def _measure(target: Prepared, results: dict[str, Any], part: str, name: str) ->
         record = measured(target, case, ROWS)
         print(name, record, flush=True)
         cases.append(record)
-        configuration = {"rows_to_read_for_each_case": ROWS, "starts": "draws of the Laplace approximation"}
-        save("exact", configuration, results, quiet=True)
+        _save(results)
+
+
+def _save(results: dict[str, Any]) -> None:
+    configuration = {"rows_to_read_for_each_case": ROWS, "starts": "draws of the Laplace approximation"}
+    save("exact", configuration, results, quiet=True)
 
 
 if __name__ == "__main__":

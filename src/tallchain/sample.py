@@ -19,7 +19,7 @@ from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import scan as scan_rows
 from tallchain.checking.trace import Trace
 from tallchain.checking.verdict import Scan
-from tallchain.checking.violations import show_and_check
+from tallchain.checking.violations import BoundError, check_all_rows, needs_check, show_and_check
 from tallchain.checks import are_scalars, check_position, check_start
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.interrupts import catch_interrupt
@@ -90,7 +90,7 @@ def sample(
             kernel with that surrogate is `trace.kernel`. An exact test keeps its surrogate, for which its bound holds.
         scan: proposals at which to read EVERY row, once, at the end. A minibatch does not know the rows it has not
             seen, so without the scan a few rows that carry the posterior go unnoticed. A warning says what it found; 0
-            leaves it out.
+            leaves it out. An exact test needs none, but a bound that was given (`Bound(...)`) is checked so.
         progress: show a progress bar (needs `rich`; without a terminal, a line every ten seconds or more); or a
             function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
@@ -169,16 +169,12 @@ def sample(
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         last, found = find_last(), _Found()
         is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
-        if scan and last.kernel and not is_exact(kernel.acceptance) and not interrupt.is_set():
-            scan_key = fold_in(key, num_chains)
+        if scan and last.kernel and (not is_exact(kernel.acceptance) or needs_check(kernel)) and not interrupt.is_set():
             try:
-                found = _scanned(last.kernel, recorder, scan, scan_key, interrupt, progress=progress)
+                found = _scanned(last.kernel, recorder, scan, fold_in(key, num_chains), interrupt, progress=progress)
             except Exception as error:
-                raise SamplingError(
-                    f"The draws are made, but the scan of all rows that checks them failed: {error!r}. They are in "
-                    "the `trace` of this exception; `sample(scan=0)` leaves the scan out.",
-                    trace_of(last, _Found(), is_interrupted=is_interrupted),
-                ) from error
+                unchecked = trace_of(last, found, is_interrupted=is_interrupted)
+                raise SamplingError(_failed_check(error), unchecked) from error
         trace = trace_of(last, found, is_interrupted=is_interrupted)
     warn_of(trace, stacklevel=2)
     return trace
@@ -199,6 +195,15 @@ class _Found(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def _failed_check(error: Exception) -> str:
+    if isinstance(error, BoundError):
+        return f"{error} They are in the `trace` of this exception."
+    return (
+        f"The draws are made, but the scan of all rows that checks them failed: {error!r}. They are in the `trace` of "
+        "this exception; `sample(scan=0)` leaves the scan out."
+    )
+
+
 def _scanned(
     kernel: Kernel,
     recorder: Recorder,
@@ -212,6 +217,9 @@ def _scanned(
     assert isinstance(kernel, MetropolisHastings)
     began = time.perf_counter()
     draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
+    if needs_check(kernel):
+        note = check_all_rows(kernel, draws.position, count, interrupt)
+        return _Found(None, time.perf_counter() - began, (note,))
     try:
         found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=has_bar), ()
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from functools import cache
 from typing import Any, NamedTuple
@@ -269,25 +270,44 @@ def test_draws_agree_with_those_of_the_full_data_test(name: str) -> None:
         assert np.all(np.abs(by_chain.mean(0) - truth) < 4.5 * by_chain.std(0, ddof=1) / len(by_chain) ** 0.5)
 
 
-@pytest.mark.parametrize(("share", "words"), [(0.8, r"row \d+ exceeds its bound"), (0.2, r"row 617 .* 4\.\d+ times")])
-def test_a_violated_bound_ends_the_run_and_names_the_row(share: float, words: str) -> None:
-    """Bounds that are too small by 20 % for all rows, or five times too small for one; the draws before are kept."""
+def _given(share: float = 1.0) -> np.ndarray:
+    """Bounds for 1000 rows without a surrogate, |x_i|; those of row 617, or all from one half on, shrunk."""
+    constants = np.linalg.norm(_rows()["x"], axis=1)
+    constants[617 if share < 0.5 else slice(None)] *= share
+    return constants
+
+
+def _rows() -> dict[str, np.ndarray]:
+    """Row 617 is far out."""
     rng = np.random.default_rng(SEED)
     x = rng.normal(size=(1000, 2)).astype(np.float32)
     x[617] *= 40
-    data = {"x": x, "y": (rng.random(1000) < 0.5).astype(np.float32)}
-    constants = np.linalg.norm(x, axis=1)
+    return {"x": x, "y": (rng.random(1000) < 0.5).astype(np.float32)}
 
-    def draw(constants: np.ndarray, num_samples: int) -> Trace:
-        parts: dict[str, Any] = {"proposal": RandomWalk(0.05), "acceptance": MHSS(), "bound": Bound(constants, 0)}
-        kernel = MetropolisHastings(POSTERIOR, WithReplacement(data, 50, weights=constants), **parts)
-        return sample(jax.random.key(0), kernel, np.zeros(2), num_samples, num_chains=4, progress=False)
 
-    assert not draw(constants, 2000).complaints()
-    constants[617 if share < 0.5 else slice(None)] *= share
+def _draw(constants: np.ndarray, num_samples: int, **options: Any) -> Trace:
+    parts: dict[str, Any] = {"proposal": RandomWalk(0.05), "acceptance": MHSS(), "bound": Bound(constants, 0)}
+    kernel = MetropolisHastings(POSTERIOR, WithReplacement(_rows(), 50, weights=constants), **parts)
+    return sample(jax.random.key(0), kernel, np.zeros(2), num_samples, num_chains=4, progress=False, **options)
+
+
+@pytest.mark.parametrize(("share", "words"), [(0.8, r"row \d+ exceeds its bound"), (0.2, r"row 617 .* 4\.\d+ times")])
+def test_a_violated_bound_ends_the_run_and_names_the_row(share: float, words: str) -> None:
+    """Bounds that are too small by 20 % for all rows, or five times too small for one; the draws before are kept."""
     with pytest.raises(SamplingError, match=words) as caught:
-        draw(constants, 20_000)
-    assert caught.value.trace.num_draws > 0
+        _draw(_given(share), 20_000)
+    assert 0 < caught.value.trace.num_draws < 20_000
+
+
+def test_a_bound_that_was_given_is_checked_on_all_rows() -> None:
+    """A row of a tiny constant is never drawn, so that no decision shows how wrong it is."""
+    trace = _draw(_given(), 200)
+    assert not trace.complaints()
+    assert re.search(r"all rows were read at 8 proposals \(8,000 rows\): .* 0\.\d+ of its bound", str(trace.summary()))
+    with pytest.raises(SamplingError, match=r"row 617 exceeds .* in the `trace`") as caught:
+        _draw(_given(1e-7), 200)
+    assert caught.value.trace.num_draws == 200
+    assert not _draw(_given(1e-7), 200, scan=0).complaints()
 
 
 # ---- refusals ------------------------------------------------------------------------------------

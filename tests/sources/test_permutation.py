@@ -72,6 +72,14 @@ def test_stays_within_and_apart_at_the_reach_of_the_index(size: int) -> None:
     assert len(np.unique(places)) == len(index)
 
 
+@pytest.mark.parametrize("size", [1, 2, 12, 1000, 1009, 10**9])
+def test_there_and_back(size: int) -> None:
+    index = jnp.asarray(np.unique(np.linspace(0, size - 1, 300).astype(np.int32)))
+    there = jax.jit(permute, static_argnums=2)(random_words(1)[0], index, size)
+    back = jax.jit(partial(permute, inverse=True), static_argnums=2)(random_words(1)[0], there, size)
+    np.testing.assert_array_equal(back, index)
+
+
 def test_takes_indices_of_any_shape() -> None:
     words = random_words(1)
     grid = jax.jit(permute, static_argnums=2)(words[0], jnp.arange(12).reshape(3, 4), 12)

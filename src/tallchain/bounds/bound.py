@@ -33,6 +33,8 @@ class Fitted:
     measure: str = static()
     order: int = static()
     is_concave: bool = static()
+    is_derived: bool = static()
+    """Whether the constants were computed from the rows, not given."""
     position: PyTree
     """r; None for a bound of order 0."""
     inverse: Array | None
@@ -63,7 +65,8 @@ class Bound:
 
     `regression_bound` makes it for a regression. For a likelihood of your own, give the constants: with `order` k, c_i
     is an upper bound over all positions on the operator norm of the (k+1)-th derivative of l_i. A row that violates its
-    bound ends a run with an error that names it.
+    bound ends a run with an error that names it; since rows of small constants are hardly ever drawn, all rows are read
+    for it at the end of a run, at `sample(scan=...)` proposals.
 
     Args:
         constants: c_i, by row of the data, at least 0.
@@ -150,6 +153,7 @@ class Bound:
             self.measure,
             self.order,
             self.is_concave,
+            self.rows_swept > 0,
             self.position,
             self.inverse,
             as_floats(self.radius),

@@ -1,7 +1,9 @@
-"""Rows that violate the bound of an exact test: found while sampling, and named."""
+"""Rows that violate the bound of an exact test: found while sampling and by a sweep at the end, and named."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +23,7 @@ from tallchain.sources.stored import Stored
 from tallchain.types import Array, Block, BoundedTest, PyTree
 
 _PAIRS = 64  # proposals at which to look for the row that is worst
+_BEYOND, _ROUNDING = 1.001, 1e-6  # a bound is violated beyond this many times itself, and the rounding of a log ratio
 
 
 class BoundError(ValueError):
@@ -50,29 +53,71 @@ def show_and_check(show: Report, kernel: MetropolisHastings | FireflyMC, starts:
     )
 
 
+def needs_check(kernel: MetropolisHastings | FireflyMC) -> bool:
+    """Whether the test relies on constants that somebody gave: a row that is hardly ever drawn goes unnoticed."""
+    if isinstance(kernel, FireflyMC) or not isinstance(kernel.acceptance, BoundedTest):
+        return False
+    return isinstance(kernel.bound, Fitted) and not kernel.bound.is_derived
+
+
+def check_all_rows(kernel: MetropolisHastings, positions: PyTree, count: int, interrupt: threading.Event) -> str:
+    """Read every row at some of a run's own proposals, and say how near to its bound the worst one comes.
+
+    Raises:
+        BoundError: it is beyond.
+    """
+
+    def report(_: int) -> None:
+        if interrupt.is_set():
+            raise KeyboardInterrupt
+
+    try:
+        worst = worst_row(kernel, positions, count, report)
+    except KeyboardInterrupt:
+        return "the check of the bound on all rows was interrupted"
+    rows = count * kernel.source.population.total
+    if worst.ratio > _BEYOND:
+        raise BoundError(
+            f"`{type(kernel.acceptance).__name__}` is exact only if every row keeps its bound. {worst.words} The draws "
+            "are not those of the posterior: give larger constants to `Bound(constants, order)`."
+        )
+    return (
+        f"the bound was given, so all rows were read at {count} proposals ({rows:,} rows): the worst, row {worst.row}, "
+        f"has {worst.ratio:.2g} of its bound"
+    )
+
+
 class Worst(NamedTuple):
     """The row whose part of a log ratio is largest, in units of its bound."""
 
     ratio: float
     row: int
     """Of the user's data."""
+    count: int
+    """Proposals at which it was looked for."""
 
     @property
     def words(self) -> str:
         """Name it."""
         if self.ratio <= 1:
-            return f"At {_PAIRS} other proposals no row exceeds its bound; row {self.row} comes nearest."
+            return f"At {self.count} other proposals no row exceeds its bound; row {self.row} comes nearest."
         return (
-            f"At {_PAIRS} proposals, row {self.row} exceeds its bound the most: it has {self.ratio:.4g} times as much."
+            f"At {self.count} proposals, row {self.row} exceeds its bound the most: it has {self.ratio:.4g} times as "
+            "much."
         )
 
 
-def worst_row(kernel: MetropolisHastings, positions: PyTree) -> Worst:
+def worst_row(
+    kernel: MetropolisHastings,
+    positions: PyTree,
+    count: int = _PAIRS,
+    report: Callable[[int], None] | None = None,
+) -> Worst:
     """Read every row at some proposals from these positions, and find the one that is worst."""
     source = kernel.source
     assert isinstance(source, Stored)
     assert isinstance(kernel.bound, Fitted)
-    pairs = make_pairs(kernel, positions, _PAIRS, make_key(0))
+    pairs = make_pairs(kernel, positions, count, make_key(0))
     share = np.ones(source.num_rows, np.float32) if source.share is None else source.share
 
     def keep(found: Any, blocks: tuple[np.ndarray, np.ndarray]) -> tuple[float, int]:
@@ -80,9 +125,9 @@ def worst_row(kernel: MetropolisHastings, positions: PyTree) -> Worst:
         at = int(np.argmax(ratio))
         return (float(ratio[at]), int(index[at])) if found is None or ratio[at] > found[0] else found
 
-    ratio, index = source.sweep(_Ratios(kernel, pairs, jnp.asarray(share)), keep, lanes=_PAIRS)
+    ratio, index = source.sweep(_Ratios(kernel, pairs, jnp.asarray(share)), keep, lanes=count, report=report)
     order = source.order()
-    return Worst(ratio, index if order is None else int(order[index]))
+    return Worst(ratio, index if order is None else int(order[index]), count)
 
 
 @part
@@ -106,7 +151,8 @@ class _Ratios:
             scale = self.kernel.source.population.num_rows / self.kernel.posterior.temperature
             most = 0.5 * scale * self.kernel.bound(pair.here, pair.there)
             values = share * jnp.abs(jax.vmap(self.kernel.row_log_ratio(pair.here, pair.there))(block.rows))
-            ratios = jnp.where(values > 0, values / most, 0)
+            beyond = values - _ROUNDING * scale  # by rounding alone a number may be so large
+            ratios = jnp.where(beyond > 0, beyond / most, 0)
             return jnp.where(jnp.isnan(values), jnp.inf, ratios)
 
         largest = jnp.where(block.is_valid, jnp.max(jax.vmap(of_pair)(self.pairs), 0), -1)

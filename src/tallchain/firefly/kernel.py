@@ -103,7 +103,7 @@ class FireflyMC:
         reference: where the bounds touch: the mode, as a `Reference` (`find_reference(...)`, `prepared.reference`) or
             a position.
         proposal: how to propose; one that reads no rows and needs no surrogate, such as `RandomWalk`, `PCN`, or
-            `firefly.Langevin`. None for `RandomWalk.preconditioned(laplace)` with the covariance at the reference.
+            `firefly.Langevin`. None for a walk with the covariance of the posterior given the bright rows.
         brighten: q, the chance of a dark row to be proposed at a decision; None for twice the expected share of bright
             rows, and at least 1/N. A row whose odds are above q stays bright for about odds/q decisions, which slows
             the chain: at 10 times that share few do, and draws are up to half as many again effective, for three to
@@ -151,13 +151,15 @@ class FireflyMC:
         expected = _expected(sums, posterior, position)
         chance = brighten or min(max(_PROPOSED * expected.bright, 1.0) / num_rows, 1.0)
         table = binomial_table(num_rows, float(chance))
+        if isinstance(proposal, Langevin):
+            proposal = proposal.placed(expected.given_bright)
         slots = capacity or min(-(-int(expected.most) // 8) * 8 + 8, num_rows)
         check_memory(slots, len(table), position.size, expected.bright)
         set_fields(
             self,
             posterior=posterior,
             source=rows,
-            proposal=proposal or RandomWalk.preconditioned(expected.laplace),
+            proposal=proposal or RandomWalk.preconditioned(expected.given_bright),
             sums=Bound(as_floats(position), as_floats(sums.gradient), as_floats(sums.curvature)),
             brighten=as_floats(chance),
             table=jnp.asarray(table),

@@ -17,6 +17,10 @@ from tallchain.validation import brief, is_positive, is_traced
 
 BEST_LANGEVIN = 1.65
 """Over d^(1/6), the best scale on a standard normal of many dimensions d (Roberts and Rosenthal 1998)."""
+_ELSEWHERE = (
+    "`Langevin(...)` takes its drift from the bright rows of a FireflyMC(...), and another kernel has none. "
+    "Use `RandomWalk.preconditioned(laplace)` or `PCN(laplace)` there."
+)
 
 
 @part
@@ -31,23 +35,31 @@ class Langevin:
     bounds touch: very long near there. Such a candidate is mostly rejected.
 
     Args:
-        laplace: N(r, S), as `find_reference(...).laplace` has it; r is not used.
+        laplace: N(r, S), as `find_reference(...).laplace` has it; r is not used. None for the posterior given the
+            bright rows, as the kernel expects it.
         scale: h; None for 1.65/d^(1/6), the best on a normal distribution of many dimensions.
     """
 
-    laplace: Laplace
+    laplace: Laplace | None = None
     scale: Array | float | None = None
 
     def __post_init__(self) -> None:
-        check_laplace("Langevin", self.laplace)
-        if self.scale is None:
-            set_fields(self, scale=as_floats(BEST_LANGEVIN / self.laplace.d ** (1 / 6)))
-        if not is_traced(self.scale) and not is_positive(self.scale):
+        if not (self.scale is None or is_traced(self.scale) or is_positive(self.scale)):
             raise ValueError(f"`Langevin(scale=...)` must be a positive number or None; got {brief(self.scale)}.")
+        if self.laplace is not None:
+            check_laplace("Langevin", self.laplace)
+            if self.scale is None:
+                set_fields(self, scale=as_floats(BEST_LANGEVIN / self.laplace.d ** (1 / 6)))
+
+    def placed(self, laplace: Laplace) -> Langevin:
+        """Return the same steps with this covariance, if they have none."""
+        return self if self.laplace is not None else Langevin(laplace, self.scale)
 
     def check(self, position: PyTree) -> None:
         """Refuse a position whose shapes differ from the Laplace approximation's."""
         self.__post_init__()
+        if self.laplace is None:
+            raise TypeError(_ELSEWHERE)
         if jax.tree.map(np.shape, position) != jax.tree.map(np.shape, self.laplace.mean):
             raise ValueError(
                 f"`Langevin(laplace=...)` moves positions of shapes {jax.tree.map(np.shape, self.laplace.mean)}; got "
@@ -60,17 +72,16 @@ class Langevin:
 
     def draw(self, key: Array, position: PyTree) -> Array:
         """Draw standard normals, one per coordinate."""
+        assert self.laplace is not None
         return jr.normal(key, (self.laplace.d,), self.laplace.factor.dtype)
 
     def propose(self, noise: Array, position: PyTree, target: Target) -> Proposed:
         """Refuse: these steps need a gradient of few rows."""
-        raise TypeError(
-            "`Langevin(...)` takes its drift from the bright rows of a FireflyMC(...), and another kernel has none. "
-            "Use `RandomWalk.preconditioned(laplace)` or `PCN(laplace)` there."
-        )
+        raise TypeError(_ELSEWHERE)
 
     def propose_along(self, noise: Array, position: Array, gradient: Callable[[Array], Array]) -> Proposed:
         """Make the candidate; `gradient` is that of log p(t, bright rows) by t."""
+        assert self.laplace is not None
         assert self.scale is not None
         h, factor = jnp.asarray(self.scale, noise.dtype), self.laplace.factor
         here = dot(factor.T, gradient(position))

@@ -85,8 +85,10 @@ def flip(
     capacity, most = len(listed), len(table)
     bits = jr.bits(key, (capacity + most + 3,), jnp.uint32)
     proposed = permute(bits[:2], jnp.arange(most, dtype=jnp.int32), size)
-    is_proposed = jnp.arange(most) < jnp.searchsorted(table, bits[2], side="right")
-    is_proposed &= ~jnp.any(proposed[:, None] == listed[None, :], 1)
+    num_proposed = jnp.searchsorted(table, bits[2], side="right")
+    # Where the permutation has the rows that are already bright.
+    places = jnp.where(listed == NONE, most, permute(bits[:2], jnp.maximum(listed, 0), size, inverse=True))
+    is_proposed = (jnp.arange(most) < num_proposed).at[places].set(False, mode="drop")
     index = jnp.concatenate([listed, proposed])
     rows = take_rows(data, jnp.maximum(index, 0))
     seen = Bright(index, rows["x"].astype(position.dtype), touches(touch, rows))

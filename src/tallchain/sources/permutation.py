@@ -19,8 +19,8 @@ from tallchain.types import Array
 _ROUNDS = 4  # of two half-rounds each; the error of a pair probability shrinks by 1/a with every round
 
 
-def permute(words: Array, index: Array, size: int) -> Array:
-    """Send `index` (int32, any shape) to its place under the permutation named by two uint32 `words`."""
+def permute(words: Array, index: Array, size: int, *, inverse: bool = False) -> Array:
+    """Send `index` (int32, any shape) to its place under the permutation named by two uint32 `words`, or back."""
     if size < 2:
         return index
     a, b = _halves(size)
@@ -29,11 +29,11 @@ def permute(words: Array, index: Array, size: int) -> Array:
     words = jnp.stack([first, mix(words[1], first, words[1])])
     index = index.astype(jnp.uint32)
     if a * b == size:
-        return _feistel(words, index, a, b).astype(jnp.int32)
+        return _feistel(words, index, a, b, inverse=inverse).astype(jnp.int32)
 
     def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         at, is_out = carry
-        at = lax.select(is_out, _feistel(words, at, a, b), at)
+        at = lax.select(is_out, _feistel(words, at, a, b, inverse=inverse), at)
         return at, lax.ge(at, jnp.uint32(size))
 
     # All begin outside, so that the rounds are compiled once.
@@ -50,7 +50,7 @@ def _halves(size: int) -> tuple[int, int]:
     return a, max(2, -(-size // a))
 
 
-def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
+def _feistel(words: Array, index: Array, a: int, b: int, *, inverse: bool) -> Array:
     size_a, size_b = jnp.full_like(index, a), jnp.full_like(index, b)
 
     # On a CPU rounds are a loop, not unrolled: each uses its numbers several times, and LLVM's vectoriser (jaxlib 0.12)
@@ -63,9 +63,15 @@ def _feistel(words: Array, index: Array, a: int, b: int) -> Array:
         left = lax.rem(left + lax.rem(mix(right, words[0] + word, words[1]), size_a), size_a)
         return left, lax.rem(right + lax.rem(mix(left, words[1] + word + 1, words[0]), size_b), size_b)
 
+    def one_round_back(i: Array, halves: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, right = halves
+        word = 2 * (rounds - 1 - jnp.asarray(i, jnp.uint32))
+        right = lax.rem(right + (size_b - lax.rem(mix(left, words[1] + word + 1, words[0]), size_b)), size_b)
+        return lax.rem(left + (size_a - lax.rem(mix(right, words[0] + word, words[1]), size_a)), size_a), right
+
     halves = lax.div(index, size_b), lax.rem(index, size_b)
     rounds, is_unrolled = max(_ROUNDS, math.ceil(12 / math.log2(a))), jax.default_backend() != "cpu"
-    left, right = lax.fori_loop(0, rounds, one_round, halves, unroll=is_unrolled)
+    left, right = lax.fori_loop(0, rounds, one_round_back if inverse else one_round, halves, unroll=is_unrolled)
     return left * size_b + right
 
 
