@@ -42,12 +42,14 @@ def test_decisions_are_added_up_by_phase(most: int) -> None:
     random = np.random.default_rng(SEED)
     shape = (CHAINS, SLOTS)
     rows = {name: random.integers(most // 2, most, shape, np.int32, endpoint=True) for name in COUNTED[1:3]}
-    truths = {name: random.random(shape) < 0.5 for name in ("is_accepted", "is_invalid")}
+    truths = {name: random.random(shape) < 0.5 for name in ("is_accepted", "is_invalid", "is_infinite")}
     fields = rows | truths
-    chunk = chunk_of(np.zeros(shape, np.float32), **fields)
+    log_ratio = np.where(fields["is_infinite"], np.inf, 0).astype(np.float32)
+    recorded = {name: values for name, values in fields.items() if name != "is_infinite"}
+    chunk = chunk_of(np.zeros(shape, np.float32), log_ratio=log_ratio, **recorded)
     ((record, _, span),) = Span.by_record(chunk, BEFORE, AFTER, WARMUP)
     found = np.asarray(digest.sums(record, span, shapes=Shapes.of(chunk.like)), np.int64)
-    assert found.shape == (CHAINS, 2, 4, 4)
+    assert found.shape == (CHAINS, 2, len(COUNTED), 4)
     for chain in range(CHAINS):
         for phase in (0, 1):
             slots = [slot for slot, number in made(chain) if (number >= 0) == bool(phase)]

@@ -88,7 +88,7 @@ class Prepared:
         assert isinstance(of.source, tc.Shuffled)
         return tc.MetropolisHastings(
             of.posterior,
-            tc.WithReplacement.of_stored(of.source, batch, bound.weights),
+            tc.WithReplacement.of_stored(of.source, batch, bound.weights_of(of.source)),
             proposal=proposal,
             acceptance=case.make(),
             surrogate=self.surrogates[case.order],

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.measure import load
 from benchmarks.records import table
 
-OURS = ("tallchain", "tallchain, MinibatchBarker")
+OURS = ("tallchain", "tallchain, MHSS", "tallchain, Penalty", "tallchain, MinibatchBarker")
 TARGETS = {
     "simulated": "Simulated",
     "covertype": "Covertype",

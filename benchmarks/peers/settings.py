@@ -42,6 +42,7 @@ def _peer(package: str, name: str, chains: tuple[int, ...], **options: Any) -> S
 
 SETTINGS: dict[str, Setting] = {
     "tallchain": _ours(),
+    "tallchain, MHSS": _ours(acceptance=tc.MHSS),
     "tallchain, Penalty": _ours(acceptance=tc.Penalty),
     "tallchain, MinibatchBarker": _ours(acceptance=tc.MinibatchBarker),
     "tallchain, order 1": _ours(orders=(1,)),

@@ -21,8 +21,8 @@ from tallchain.arrays import dot
 from tallchain.packing import Chunk, unpack_traced
 from tallchain.types import Array
 
-COUNTED = ("is_accepted", "rows_read", "rows_scanned", "is_invalid")
-"""Fields of a verdict that are added up."""
+COUNTED = ("is_accepted", "rows_read", "rows_scanned", "is_invalid", "is_infinite")
+"""What is added up of a verdict."""
 
 
 class Shapes(NamedTuple):

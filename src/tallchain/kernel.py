@@ -33,6 +33,7 @@ from tallchain.types import (
     AcceptanceTest,
     Array,
     Ask,
+    BoundedEvidence,
     BoundedTest,
     CensusSource,
     CostlyProposal,
@@ -258,6 +259,8 @@ class MetropolisHastings:
         candidate = proposed.position
         bound = None if self.bound is None else self._factor * self.bound(position, candidate)
         memory, evidence, ask = self.acceptance.open(noise.acceptance, bound, self.source.population)
+        if isinstance(self.bound, Fitted) and isinstance(evidence, BoundedEvidence):
+            evidence = evidence.allowing(self._factor * self.bound.rounding)
         return Trial(
             candidate,
             self.offset(position, candidate, proposed.log_correction),

@@ -87,7 +87,9 @@ class Prepared:
             source = self.source.reweighted(batch_size=self.influence.batch_size)
             acceptance = acceptance or Confidence()
             return MetropolisHastings(self.posterior, source, proposal=proposal, acceptance=acceptance, bound=bound)
-        acceptance = acceptance or (MHSS() if self.is_exact else Penalty())
+        # To read a tenth of the rows at random takes longer than all of them in order.
+        limit = max(self.source.population.total // 10, 1000)
+        acceptance = acceptance or (MHSS(limit=limit) if self.is_exact else Penalty())
         parts: dict[str, Any] = {"proposal": proposal, "acceptance": acceptance, "surrogate": self.surrogate}
         if isinstance(acceptance, BoundedTest) and self.exact is not None:
             return MetropolisHastings(self.posterior, self.exact.source, **parts, bound=self.exact.bound)

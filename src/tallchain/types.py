@@ -6,6 +6,7 @@ showed. The parts do not know each other. They meet only in `tallchain.kernel`, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -122,6 +123,11 @@ class Verdict(NamedTuple):
     """The log ratio was NaN or +inf, or the test could not decide, so the candidate was rejected."""
     extras: dict[str, Array]
     """What else the test reports, by name."""
+
+    @property
+    def is_infinite(self) -> Array:
+        """The log ratio was +inf: the position is impossible, or a row has violated the bound of an exact test."""
+        return self.log_ratio == math.inf
 
 
 # ---- what the parts promise --------------------------------------------------------------------
@@ -254,6 +260,14 @@ class BoundedTest(ExactTest, Protocol):
 
     def check(self, population: Population, *, has_bound: bool) -> None:
         """Refuse a kernel for which it is not."""
+
+
+@runtime_checkable
+class BoundedEvidence(Protocol):
+    """What such a test keeps of the numbers per row; it notices those that are beyond the bound."""
+
+    def allowing(self, slack: Array) -> Any:
+        """Return the same for numbers that are rounded by this much."""
 
 
 class Surrogate(Protocol):

@@ -68,7 +68,7 @@ def weigh_exact(
     bound = regression_bound(posterior, source, laplace, surrogate.order, progress=progress)
     if not np.all(np.isfinite(bound.constants)):
         return None
-    drawn = WithReplacement.of_stored(source, _LOOKS[0], bound.weights)
+    drawn = WithReplacement.of_stored(source, _LOOKS[0], bound.weights_of(source))
     parts: dict[str, Any] = {"proposal": PCN(laplace), "acceptance": MHSS(), "surrogate": surrogate, "bound": bound}
     judged = _judge(MetropolisHastings(posterior, drawn, **parts), laplace, make_key(seed))
     most, offsets, residuals = (np.asarray(leaf, np.float64) for leaf in judged)

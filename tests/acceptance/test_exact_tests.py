@@ -16,12 +16,13 @@ from scipy.special import expit
 
 from conftest import SEED
 from refusals import refuse, table
-from tallchain import MetropolisHastings, Posterior, RandomWalk, SamplingError, Shuffled, Trace, WithReplacement, sample
+from tallchain import MetropolisHastings, Posterior, RandomWalk, Shuffled, Trace, WithReplacement, sample
 from tallchain.acceptance import MHSS, ScalableMH, TunaMH
 from tallchain.acceptance.exact.base import PoissonTest
 from tallchain.acceptance.exact.counting import PART, poisson
 from tallchain.bounds import Bound
 from tallchain.bounds.measures import MEASURES
+from tallchain.checking import SamplingError
 from tallchain.checking.scan import Pairs
 from tallchain.checking.trials import repeat
 from tallchain.functions import shared
@@ -310,6 +311,10 @@ def test_a_bound_that_was_given_is_checked_on_all_rows() -> None:
     assert not _draw(_given(1e-7), 200, scan=0).complaints()
 
 
+def test_constants_are_rounded_up() -> None:
+    assert Bound([1e-50, 1 + 1e-9, 0.5, 0], 0).constants.tolist() == [2**-149, 1 + 2**-23, 0.5, 0]
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 SOURCE, BOUND = WithReplacement(DATA, 2), Bound(np.ones(5), 0)
@@ -335,9 +340,19 @@ def _expanded() -> Taylor:
         "rows": (lambda: _kernel(bound=Bound(np.ones(4), 0)), ValueError, "4 rows", "5"),
         "limit": (lambda: MHSS(limit=-1), ValueError, "MHSS(limit=...)", "-1"),
         "chi": (lambda: TunaMH(float("nan")), ValueError, "TunaMH(chi=...)", "nan"),
+        "chis": (lambda: TunaMH(np.ones(2)), ValueError, "TunaMH(chi=...)"),  # ty: ignore
+        "no chi": (lambda: TunaMH(False), ValueError, "TunaMH(chi=...)", "False"),
         "stages": (lambda: MHSS(two_stages=1), TypeError, "MHSS(two_stages=...)", "1"),  # ty: ignore
         "batch": (lambda: ScalableMH(batch=0), ValueError, "ScalableMH(batch=...)", "0"),
         "constants": (lambda: Bound([1.0, np.nan], 0), ValueError, "Bound(constants=...)", "nan", "row 1"),
+        "no constants": (lambda: Bound([], 0), ValueError, "Bound(constants=...)", "a vector"),
+        "ragged": (lambda: Bound([[1.0], [1.0, 2.0]], 0), ValueError, "Bound(constants=...)", "a vector"),
+        "outside": (lambda: Bound(np.ones(5), 0, outside=np.ones(3)), ValueError, "Bound(outside=...)", "5 rows"),
+        "sizes": (lambda: Bound(np.ones(5), 0, sizes=np.ones(3)), ValueError, "Bound(sizes=...)", "5 rows"),
+        "order of a bound": (lambda: Bound(np.ones(5), np.ones(2)), ValueError, "Bound(order=...)"),  # ty: ignore
+        "concave": (lambda: Bound(np.ones(5), 0, is_concave="no"), TypeError, "Bound(is_concave=...)", "no"),  # ty: ignore
+        "not finite": (lambda: Bound(np.ones(5), 1, position=np.full(2, np.nan)), ValueError, "finite", "nan"),
+        "words": (lambda: Bound(np.ones(5), 1, position="abc"), ValueError, "Bound(position=...)", "abc"),
         "no place": (lambda: Bound(np.ones(5), 2), ValueError, "Bound(order=2", "position"),
         "measure": (lambda: Bound(np.ones(5), 0, measure="l2"), ValueError, "Bound(measure=...)", "predictor", "l2"),
         "weights": (lambda: WithReplacement(DATA, 2, weights=[1, 2, 0, 1, 1]), ValueError, "weights=...", "row 2"),

@@ -205,13 +205,47 @@ def test_constants_and_weights_of_different_orders_are_matched_by_row() -> None:
     moved = regression_bound(model.posterior, shuffled, laplace)
     np.testing.assert_array_equal(moved.constants, plain.constants[shuffled.order()])
     by_row, uneven = tc.WithReplacement(model.data, 10, weights=plain.weights), 1 + np.arange(3000) % 7
-    by_copy = tc.WithReplacement.of_stored(shuffled, 10, moved.weights)
+    by_copy = tc.WithReplacement.of_stored(shuffled, 10, moved.weights_of(shuffled))
+    np.testing.assert_array_equal(moved.weights, plain.weights)
     known = np.max(plain.constants * np.asarray(by_row.share))
     for bound in (plain, moved):
         for source in (by_row, by_copy):
             assert float(bound.fitted(source).inside) == pytest.approx(known, rel=1e-3)
         other = tc.WithReplacement(model.data, 10, weights=uneven)
         assert float(bound.fitted(other).inside) == pytest.approx(np.max(plain.constants * np.asarray(other.share)))
+
+
+LARGE: dict[str, Any] = {
+    "trials": lambda rng, p: {"y": np.stack([rng.binomial(10_000, p), np.full(len(p), 10_000)], 1)},
+    "counts": lambda rng, p: {"y": rng.poisson(50_000 * p)},
+    "weights": lambda rng, p: {"y": rng.random(len(p)) < p, "weights": np.full(len(p), 10_000)},
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_rounding_of_large_rows_is_no_violation(name: str) -> None:
+    """A row of 10,000 trials has rounding errors 10,000 times as large, far beyond its bound."""
+    rng = np.random.default_rng(SEED)
+    x = rng.normal(size=(200, 1))
+    family = {"trials": families.Binomial(), "counts": families.Poisson(), "weights": families.Bernoulli()}[name]
+    model = tc.models.Regression(family, x=x, **LARGE[name](rng, 1 / (1 + np.exp(-0.3 - 0.5 * x[:, 0]))))
+    prepared = tc.prepare(model, progress=False)
+    assert prepared.is_exact
+    starts = prepared.starts(jax.random.key(3), 50)
+    trace = tc.sample(jax.random.key(5), prepared.kernel(), starts, 1000, num_chains=50, progress=False)
+    assert not trace.complaints()
+    sd = np.asarray(prepared.laplace.standard_deviations)
+    np.testing.assert_allclose(trace.position.astype(float).std((0, 1)), sd, rtol=0.05)
+
+
+def test_a_candidate_that_overflows_is_rejected() -> None:
+    """As by any other test: a log ratio that is not a number says nothing of the bound."""
+    model = regression(families.Bernoulli(), np.random.default_rng(SEED))
+    prepared = tc.prepare(model, progress=False)
+    kernel, starts = prepared.kernel(tc.MHSS(), tc.RandomWalk(1e20)), prepared.starts(jax.random.key(0), 4)
+    with pytest.warns(tc.SamplingWarning, match="NaN or"):
+        trace = tc.sample(jax.random.key(0), kernel, starts, 20, num_chains=4, progress=False)
+    assert trace.is_invalid.any()
 
 
 def test_constants_are_largest_for_rows_that_move_most() -> None:
@@ -246,6 +280,20 @@ LAPLACE = tc.proposals.Laplace(np.zeros(2), np.eye(2))
             "order=...",
             "0, 1 or 2",
             "3",
+        ),
+        "model": (lambda: regression_bound(SIMPLE, SIMPLE.data, LAPLACE), TypeError, "posterior=...", "Posterior"),
+        "rows": (lambda: regression_bound(SIMPLE.posterior, np.ones((40, 2)), LAPLACE), ValueError, "log_likelihood"),
+        "coefficients": (
+            lambda: regression_bound(SIMPLE.posterior, SIMPLE.data, tc.proposals.Laplace(np.zeros(3), np.eye(3))),
+            ValueError,
+            "laplace=...",
+            "2 coefficients",
+            "got 3",
+        ),
+        "measures": (
+            lambda: regression_bound(SIMPLE.posterior, SIMPLE.data, LAPLACE, 2, measure=["norm"]),
+            ValueError,
+            "measure=...",
         ),
         "measure": (
             lambda: regression_bound(SIMPLE.posterior, SIMPLE.data, LAPLACE, 2, measure="best"),

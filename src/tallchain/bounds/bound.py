@@ -18,9 +18,11 @@ from tallchain.proposals.laplace import check_laplace
 from tallchain.sources.copying import seed_of, shuffle
 from tallchain.sources.stored import Stored
 from tallchain.types import Array, PyTree, Source
-from tallchain.validation import brief, is_positive
+from tallchain.validation import brief, check_switch, is_positive, is_traced
 
 _ROUNDING = 1 + 1e-5  # distances are computed in float32
+ROUNDING = 1e-6
+"""Of a row's part in a log ratio, in units of its size: it may be beyond its bound by this much."""
 
 
 @part
@@ -44,6 +46,10 @@ class Fitted:
     """max_i c_i s_i where both positions are within the radius of r."""
     outside: Array
     """The same elsewhere; infinite if there is no such bound."""
+    size: Array
+    """Of the largest row."""
+    rounding: Array
+    """By how much a number may exceed its bound by rounding: 1e-6 of the size of a row times its share, at most."""
 
     def __call__(self, position: PyTree, candidate: PyTree) -> Array:
         """Return the range bound; infinite where there is none."""
@@ -55,7 +61,10 @@ class Fitted:
     def _coordinates(self, position: PyTree) -> Array:
         flat = ravel_pytree(position)[0]
         if self.position is not None:
-            flat = flat - ravel_pytree(self.position)[0]
+            here = ravel_pytree(self.position)[0]
+            if here.shape != flat.shape:
+                raise ValueError(f"the bound is for positions of {here.size} numbers; got one of {flat.size}.")
+            flat = flat - here
         return flat if self.inverse is None else dot(self.inverse, flat)
 
 
@@ -78,6 +87,8 @@ class Bound:
         is_concave: whether log likelihoods are concave in the predictor, for "predictor" at order 1.
         radius: of the ball around r, in those coordinates, in which the constants hold; by default everywhere.
         outside: constants that hold outside the ball; None if there are none: every row is read there.
+        sizes: about how large the log likelihoods of rows are, at least: numbers of this size are rounded, and a row's
+            part may exceed its bound by 1e-6 of it. A number for all rows, or one for each.
     """
 
     measure: str = static()
@@ -92,6 +103,8 @@ class Bound:
     """The seed of the shuffle that the constants are in, if they are those of the rows of a `Shuffled`."""
     constants: np.ndarray
     outside: np.ndarray | None
+    sizes: np.ndarray
+    """By row, or one for all."""
 
     def __init__(
         self,
@@ -104,10 +117,10 @@ class Bound:
         is_concave: bool = False,
         radius: float = math.inf,
         outside: Any = None,
+        sizes: Any = 1.0,
     ) -> None:
-        if order not in (0, 1, 2) or isinstance(order, bool):
-            raise ValueError(f"`Bound(order=...)` must be 0, 1 or 2; got {brief(order)}.")
-        if measure not in MEASURES:
+        order = check_order("Bound", order)
+        if not (isinstance(measure, str) and measure in MEASURES):
             raise ValueError(f"`Bound(measure=...)` must be one of {', '.join(MEASURES)}; got {brief(measure)}.")
         if not (radius == math.inf or is_positive(radius)):
             raise ValueError(f"`Bound(radius=...)` must be a positive number; got {brief(radius)}.")
@@ -119,18 +132,29 @@ class Bound:
                 f"`Bound(order={order}, ...)` needs the position where the surrogate was expanded: give `laplace=...` "
                 "or `position=...`."
             )
+        if position is not None and not all(_is_finite(leaf) for leaf in jax.tree.leaves(position)):
+            raise ValueError(f"`Bound(position=...)` must be a position of finite numbers; got {brief(position)}.")
+        constants = _constants("constants", constants)
+        others = {"outside": outside, "sizes": sizes if np.ndim(sizes) else None}
+        for name, values in others.items():
+            if values is not None and len(_constants(name, values)) != len(constants):
+                raise ValueError(
+                    f"`Bound({name}=...)` must have a number for each of the {len(constants):,} rows that `constants` "
+                    f"has; got {brief(values)}."
+                )
         set_fields(
             self,
             measure=measure,
-            order=int(order),
-            is_concave=bool(is_concave),
+            order=order,
+            is_concave=check_switch("Bound", "is_concave", is_concave),
             rows_swept=0,
             position=None if position is None else jax.tree.map(as_floats, position),
             inverse=None if laplace is None else laplace.inverse,
             radius=np.float32(radius),
             words=None,
-            constants=_constants("constants", constants),
+            constants=constants,
             outside=None if outside is None else _constants("outside", outside),
+            sizes=_constants("sizes", np.atleast_1d(sizes)),
         )
 
     def fitted(self, source: Source) -> Fitted:
@@ -159,36 +183,75 @@ class Bound:
             as_floats(self.radius),
             as_floats(self._largest(self.constants, source)),
             as_floats(math.inf if self.outside is None else self._largest(self.outside, source)),
+            as_floats(np.max(self.sizes)),
+            as_floats(ROUNDING * self._largest(self.sizes, source)),
         )
 
-    def _largest(self, constants: np.ndarray, source: Stored) -> float:
+    def _largest(self, values: np.ndarray, source: Stored) -> float:
         """max_i c_i s_i."""
         if source.share is None:
-            return float(np.max(constants))
+            return float(np.max(values))
+        share = np.asarray(source.share)[: len(self.constants)]
+        return float(np.max(share * (values if len(values) == 1 else self._ordered(values, source))))
+
+    def _ordered(self, values: np.ndarray, source: Stored) -> np.ndarray:
+        """Return numbers by row in the order of a source's rows."""
         its = getattr(source, "words", None)
-        if _seed(self.words) != _seed(its):  # from one order to the other, by row of the data
-            if self.words is not None:
-                by_row = np.empty_like(constants)
-                by_row[shuffle(np.arange(len(constants), dtype=np.int32), seed_of(self.words))] = constants
-                constants = by_row
-            constants = constants if its is None else constants[source.order()]
-        return float(np.max(constants * np.asarray(source.share)[: len(constants)]))
+        if _seed(self.words) == _seed(its):
+            return values
+        values = self._by_row(values)
+        return values if its is None else values[source.order()]
+
+    def _by_row(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers in the order of the user's data."""
+        if self.words is None:
+            return values
+        by_row = np.empty_like(values)
+        by_row[shuffle(np.arange(len(values), dtype=np.int32), seed_of(self.words))] = values
+        return by_row
 
     @property
     def weights(self) -> np.ndarray:
-        """Weights for `WithReplacement`: the constants, in their order, but for rows that hardly matter."""
+        """Weights for `WithReplacement`, by row of the data: the constants, but for rows that hardly matter."""
+        return self._by_row(self._floored)
+
+    def weights_of(self, source: Stored) -> np.ndarray:
+        """The same in the order of a source's rows, for `WithReplacement.of_stored`."""
+        return self._ordered(self._floored, source)
+
+    @property
+    def _floored(self) -> np.ndarray:
         mean = float(self.constants.mean(dtype=np.float64))
         return np.maximum(self.constants, 1e-3 * mean) if mean > 0 else np.ones_like(self.constants)
 
 
+def check_order(call: str, order: Any) -> int:
+    """Return the order of a surrogate, or raise an error that says what is wrong with it."""
+    if isinstance(order, bool) or np.ndim(order) or order not in (0, 1, 2):
+        raise ValueError(f"`{call}(order=...)` must be 0, 1 or 2; got {brief(order)}.")
+    return int(order)
+
+
 def _constants(name: str, values: Any) -> np.ndarray:
-    numbers = np.asarray(values)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
+    try:
+        numbers = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        numbers = np.zeros(0)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iuf":
         raise ValueError(f"`Bound({name}=...)` must be a vector of numbers, one for each row; got {brief(values)}.")
     if not np.all(numbers >= 0):  # NaN, too
         at = int(np.argmin(numbers >= 0))
         raise ValueError(f"`Bound({name}=...)` must be at least 0; got {numbers[at]} for row {at}.")
-    return numbers.astype(np.float32)
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = numbers.astype(np.float32)
+    return np.where(numbers > rounded, np.nextafter(rounded, np.float32(np.inf)), rounded)  # a bound is rounded up
+
+
+def _is_finite(leaf: Any) -> bool:
+    try:
+        return is_traced(leaf) or bool(np.all(np.isfinite(np.asarray(leaf, float))))
+    except (TypeError, ValueError):  # no numbers
+        return False
 
 
 def _seed(words: np.ndarray | None) -> int:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallchain.arrays import as_floats, dot
-from tallchain.bounds.bound import Bound
+from tallchain.bounds.bound import Bound, check_order
 from tallchain.bounds.measures import MEASURES
+from tallchain.checks import check_likelihood, check_posterior
 from tallchain.models.likelihood import RegressionLogLikelihood, regression_of
 from tallchain.parts import part, set_fields, static
 from tallchain.progress import shown
@@ -57,6 +58,7 @@ def regression_bound(
         ball: whether constants may hold near the mode only.
         progress: show a progress bar (needs `rich`).
     """
+    check_posterior("regression_bound", posterior)
     model = regression_of(posterior)
     if model is None or not is_bounded(posterior):
         what = brief(posterior) if model is None else f"{model.family!r} with groups, scales or a shrinkage prior"
@@ -64,31 +66,36 @@ def regression_bound(
             "`regression_bound(posterior=...)` must be of a Regression without groups, estimated scales and shrinkage "
             f"priors, whose derivatives no constant bounds; got {what}. Give `Bound(constants, order)` for your own."
         )
-    if order not in (0, 1, 2) or isinstance(order, bool):
-        raise ValueError(f"`regression_bound(order=...)` must be 0, 1 or 2; got {brief(order)}.")
+    order = check_order("regression_bound", order)
     check_laplace("regression_bound", laplace)
+    if laplace.d != model.layout.num_dense:
+        raise ValueError(
+            f"`regression_bound(laplace=...)` must have {model.layout.num_dense} coefficients, as the posterior has; "
+            f"got {laplace.d}."
+        )
     ball, progress = (check_switch("regression_bound", *each) for each in (("ball", ball), ("progress", progress)))
     is_single = model.layout.num_linear == 1
     measure = ("predictor" if is_single else "norm") if measure is None else measure
-    if measure not in MEASURES or (measure != "norm" and not is_single):
+    if not (isinstance(measure, str) and measure in MEASURES) or (measure != "norm" and not is_single):
         one_of = ", ".join(MEASURES) if is_single else "norm, since a row has several predictors"
         raise ValueError(f"`regression_bound(measure=...)` must be one of {one_of}; got {brief(measure)}.")
     is_ours = measure in ("predictor", "norm")
     source = as_source("regression_bound", data)
+    check_likelihood(posterior.log_likelihood, laplace.mean, source)
     has_ball = ball and is_ours and is_single
     radius = math.sqrt(laplace.d) + _BEYOND if has_ball else math.inf
     kind = {"scalable": "largest", "pymhss": "identity"}.get(measure, "laplace")
     of = _Constants(model, order, kind, jax.tree.map(as_floats, laplace.mean), laplace.factor, as_floats(radius))
-    values = allocate((2, source.population.total), np.dtype(np.float32))
+    values = allocate((3, source.population.total), np.dtype(np.float32))
 
     def keep(_: Any, found: tuple[np.ndarray, np.ndarray]) -> None:
         for start, block in zip(*found, strict=True):
             values[:, start : start + block.shape[1]] = block
 
     with shown(progress, "bounding the rows", source.population.total, is_step=True) as show:
-        source.sweep(of, keep, results=2, report=show)
+        source.sweep(of, keep, results=3, report=show)
     coordinates: dict[str, Any] = {"laplace": laplace} if is_ours else {"position": laplace.mean}
-    inside, outside = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
+    inside, outside, sizes = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
     bound = Bound(
         inside,
         order,
@@ -96,6 +103,7 @@ def regression_bound(
         is_concave=model.family.is_concave,
         radius=radius,
         outside=outside if has_ball and np.all(np.isfinite(outside)) else None,
+        sizes=sizes,
         **coordinates,
     )
     return set_fields(bound, words=getattr(source, "words", None), rows_swept=source.population.total)
@@ -103,7 +111,7 @@ def regression_bound(
 
 @part
 class _Constants:
-    """For a block: where it begins, and the constants of its rows inside and outside of the ball."""
+    """For a block: where it begins, the constants of its rows inside and outside of the ball, and their sizes."""
 
     model: RegressionLogLikelihood = static()
     order: int = static()
@@ -125,19 +133,22 @@ class _Constants:
         else:
             size = jnp.sqrt(jnp.sum(self._whitened(x) ** 2))
         infinite = jnp.full((), jnp.inf, size.dtype)
-        everywhere = family.derivative_bounds(-infinite, infinite, y)[self.order]
+        everywhere = family.derivative_bounds(-infinite, infinite, y)
         near = everywhere
         if layout.num_linear == 1:
             eta, reach = layout.predictors(self.position, row)[0], self.radius * size
             # Where x = 0 the radius may be infinite.
             reach = jnp.where(size > 0, reach, 0)
-            near = jnp.where(
-                jnp.isfinite(reach), family.derivative_bounds(eta - reach, eta + reach, y)[self.order], near
-            )
+            is_near = jnp.isfinite(reach)
+            within = family.derivative_bounds(eta - reach, eta + reach, y)
+            near = jax.tree.map(lambda a, b: jnp.where(is_near, a, b), within, everywhere)
         power = size ** (self.order + 1)
         # A row that does not move has no part in a log ratio, whatever its derivatives.
-        bounds = jnp.where(power > 0, jnp.stack([near, everywhere]) * power, 0)
-        return bounds * row["weight"] if "weight" in row else bounds
+        bounds = jnp.where(power > 0, jnp.stack([near[self.order], everywhere[self.order]]) * power, 0)
+        # Of a count of 10,000 a log likelihood has rounding errors 10,000 times as large.
+        slopes = jnp.stack([slope for slope in near[:2] if slope is not None])
+        values = jnp.append(bounds, 1 + jnp.max(jnp.where(jnp.isfinite(slopes), 4 * slopes, 0)))
+        return values * row["weight"] if "weight" in row else values
 
     def _whitened(self, x: Array) -> Array:
         """The part of T that a row's predictors see, x'T, for all predictors."""

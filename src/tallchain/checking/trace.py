@@ -31,6 +31,7 @@ class Tally:
     rows_read: int = 0
     rows_scanned: int = 0
     num_invalid: int = 0
+    num_infinite: int = 0
 
     @classmethod
     def of(cls, verdict: Verdict, is_counted: np.ndarray) -> Tally:
@@ -120,6 +121,11 @@ class Trace:
     def num_draws(self) -> int:
         """Draws per chain."""
         return self.is_accepted.shape[1]
+
+    @property
+    def is_infinite(self) -> np.ndarray:
+        """The log ratio was +inf."""
+        return self.log_ratio == np.inf
 
     @property
     def decisions(self) -> Tally:

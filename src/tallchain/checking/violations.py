@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tallchain.acceptance.exact.counting import BEYOND
 from tallchain.bounds import Fitted
+from tallchain.bounds.bound import ROUNDING
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import Pairs, make_pairs
 from tallchain.chunks import Keeper, Report
@@ -23,7 +25,6 @@ from tallchain.sources.stored import Stored
 from tallchain.types import Array, Block, BoundedTest, PyTree
 
 _PAIRS = 64  # proposals at which to look for the row that is worst
-_BEYOND, _ROUNDING = 1.001, 1e-6  # a bound is violated beyond this many times itself, and the rounding of a log ratio
 
 
 class BoundError(ValueError):
@@ -31,7 +32,7 @@ class BoundError(ValueError):
 
 
 def show_and_check(show: Report, kernel: MetropolisHastings | FireflyMC, starts: PyTree, recorder: Keeper) -> None:
-    """Show the progress; then raise an error that names a row, if a log ratio was beyond its bound or not a number.
+    """Show the progress; then raise an error that names a row, if the part of one was beyond its bound.
 
     Args:
         show: shows the progress.
@@ -41,15 +42,15 @@ def show_and_check(show: Report, kernel: MetropolisHastings | FireflyMC, starts:
     """
     show(recorder)
     assert isinstance(recorder, Recorder)
-    num_invalid = recorder.total.num_invalid
-    if not num_invalid or isinstance(kernel, FireflyMC) or not isinstance(kernel.acceptance, BoundedTest):
+    num_beyond = recorder.total.num_infinite
+    if not num_beyond or isinstance(kernel, FireflyMC) or not isinstance(kernel.acceptance, BoundedTest):
         return
     one_each = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], starts)  # by chain and draw
     worst = worst_row(kernel, recorder.draws().position if recorder.has_draws else one_each)
     test = type(kernel.acceptance).__name__
     raise BoundError(
-        f"`{test}` is exact only if every row keeps its bound, and {num_invalid:,} decisions met a row that does not, "
-        f"or whose log ratio is not a number. {worst.words} Give larger constants to `Bound(constants, order)`."
+        f"`{test}` is exact only if every row keeps its bound, and {num_beyond:,} decisions met a row that does not. "
+        f"{worst.words} Give larger constants to `Bound(constants, order)`, or `sizes` if log likelihoods are large."
     )
 
 
@@ -76,10 +77,11 @@ def check_all_rows(kernel: MetropolisHastings, positions: PyTree, count: int, in
     except KeyboardInterrupt:
         return "the check of the bound on all rows was interrupted"
     rows = count * kernel.source.population.total
-    if worst.ratio > _BEYOND:
+    if worst.ratio > BEYOND:
         raise BoundError(
             f"`{type(kernel.acceptance).__name__}` is exact only if every row keeps its bound. {worst.words} The draws "
-            "are not those of the posterior: give larger constants to `Bound(constants, order)`."
+            "are not those of the posterior: give larger constants to `Bound(constants, order)`, or `sizes` if log "
+            "likelihoods are large."
         )
     return (
         f"the bound was given, so all rows were read at {count} proposals ({rows:,} rows): the worst, row {worst.row}, "
@@ -147,13 +149,12 @@ class _Ratios:
         share = lax.dynamic_slice_in_dim(self.share, block.index[0], len(block.index))
 
         def of_pair(pair: Pairs) -> Array:
-            assert self.kernel.bound is not None
+            assert isinstance(self.kernel.bound, Fitted)
             scale = self.kernel.source.population.num_rows / self.kernel.posterior.temperature
             most = 0.5 * scale * self.kernel.bound(pair.here, pair.there)
-            values = share * jnp.abs(jax.vmap(self.kernel.row_log_ratio(pair.here, pair.there))(block.rows))
-            beyond = values - _ROUNDING * scale  # by rounding alone a number may be so large
-            ratios = jnp.where(beyond > 0, beyond / most, 0)
-            return jnp.where(jnp.isnan(values), jnp.inf, ratios)
+            values = jnp.abs(jax.vmap(self.kernel.row_log_ratio(pair.here, pair.there))(block.rows))
+            by_rounding = ROUNDING * scale * self.kernel.bound.size  # a number may be so large by rounding alone
+            return jnp.where(values > by_rounding, share * (values - by_rounding) / most, 0)
 
         largest = jnp.where(block.is_valid, jnp.max(jax.vmap(of_pair)(self.pairs), 0), -1)
         at = jnp.argmax(largest)

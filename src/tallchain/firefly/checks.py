@@ -8,7 +8,6 @@ import numpy as np
 
 from tallchain.models import Regression
 from tallchain.models.families import Bernoulli
-from tallchain.sources import check_plain
 from tallchain.sources.stored import Stored
 from tallchain.types import Source
 from tallchain.validation import brief, is_whole
@@ -72,7 +71,10 @@ def check_rows(source: Any, num_rows: int) -> Source:
             f"`FireflyMC(source=...)` must have the {num_rows:,} rows of the regression; it has "
             f"{source.population.total:,}."
         )
-    check_plain("FireflyMC", source)
+    if not (isinstance(source.data, dict) and {"x", "y"} <= source.data.keys()):
+        raise ValueError("`FireflyMC(source=...)` must have the rows of the regression, `regression.data`.")
+    if source.share is not None or source.num_exact:
+        raise ValueError("`FireflyMC(source=...)` must have all rows alike; got a source in which they have weights.")
     return source
 
 

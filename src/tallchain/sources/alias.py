@@ -40,7 +40,8 @@ def make_alias(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sums of what is missing, D, and of what is over, S, all of it is found by a search.
     """
     count = len(weights)
-    scaled = weights.astype(np.float64) * (count / weights.sum(dtype=np.float64))
+    relative = weights.astype(np.float64) / weights.max()  # their sum may be beyond the largest float
+    scaled = relative * (count / relative.sum())
     is_less = scaled < 1
     less, more = np.flatnonzero(is_less), np.flatnonzero(~is_less)
     missing, over = np.cumsum(1 - scaled[less]), np.cumsum(scaled[more] - 1)

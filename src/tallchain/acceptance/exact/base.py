@@ -120,7 +120,7 @@ class PoissonTest:
         parts = jnp.maximum(jnp.ceil(rate / PART).astype(jnp.int32) - 1, 0)
         first = poisson(noise.uniform, rate - PART * parts)
         held, asked = (first, jnp.zeros_like(first)) if self.judges_first else (jnp.zeros_like(first), first)
-        evidence = no_rows(self, noise.words, limit_of_row, rate, population.num_rows)
+        evidence = no_rows(self, noise.words, limit_of_row, rate)
         ask = Ask(jnp.where(is_census, population.num_rows, asked), census=is_census)
         return _Memory(noise.log_u, noise.words, held, parts, is_census), evidence, ask
 

@@ -20,7 +20,8 @@ PART = 20
 """Rows expected in one part of a Poisson number, the largest that is drawn at a time."""
 _TERMS = 64  # of a Poisson distribution: beyond, one of mean 20 has a probability of 1e-14
 _EDGE = 1 - 1e-6  # |rho| at most: rounding must not make a factor infinite or 0
-_BEYOND, _ROUNDING = 1.001, 1e-6  # a bound is violated beyond this many times L, and the rounding of a log ratio
+BEYOND = 1.001
+"""A bound is violated beyond this many times L, and what rounding allows for."""
 
 
 class Rule(Protocol):
@@ -46,7 +47,7 @@ class Kept(NamedTuple):
     rate: Array
     """Rows expected in all; 0 in a census."""
     slack: Array
-    """By how much a number may exceed its bound, for rounding."""
+    """By how much a number may exceed L, for rounding."""
     count: Array
     total: Array
     """Of the numbers seen."""
@@ -57,11 +58,14 @@ class Kept(NamedTuple):
 
     @property
     def mean(self) -> Array:
-        """An unbiased estimate of E[W], the mean of all rows after a census; NaN if a row has violated its bound."""
+        """An unbiased estimate of E[W], the mean of all rows after a census; +inf if a row has violated its bound."""
         size = jnp.where(self.rate > 0, self.rate, jnp.maximum(self.count, 1))
-        is_census = self.rate <= 0
-        is_fine = is_census | (self.worst <= _BEYOND * self.most + self.slack)
-        return jnp.where(is_fine, self.total / size, jnp.nan)
+        is_beyond = (self.rate > 0) & (self.worst > BEYOND * self.most + self.slack)
+        return jnp.where(is_beyond, jnp.inf, self.total / size)
+
+    def allowing(self, slack: Array) -> Kept:
+        """Return the evidence of numbers that are rounded by this much."""
+        return self._replace(slack=jnp.asarray(slack, self.slack.dtype))
 
     def empty(self) -> Kept:
         """Return the evidence of no rows."""
@@ -94,11 +98,10 @@ class Kept(NamedTuple):
         )
 
 
-def no_rows(rule: Rule, words: Array, most: Array, rate: Array, num_rows: int) -> Kept:
+def no_rows(rule: Rule, words: Array, most: Array, rate: Array) -> Kept:
     """Return the evidence of no rows."""
     zero = jnp.zeros((), jnp.result_type(float))
-    slack = jnp.asarray(_ROUNDING * num_rows, zero.dtype)
-    return Kept(rule, words, most, rate, slack, jnp.zeros((), jnp.int32), zero, zero, zero)
+    return Kept(rule, words, most, rate, zero, jnp.zeros((), jnp.int32), zero, zero, zero)
 
 
 def poisson(uniform: Array, mean: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 
 from tallchain.acceptance.exact.base import PoissonTest
 from tallchain.parts import part, set_fields, static
@@ -27,7 +28,7 @@ class TunaMH(PoissonTest):
     chi: float = static(1e-5)
 
     def __init__(self, chi: float = 1e-5, limit: float | None = None, batch: int | None = None) -> None:
-        if not (chi == 0 or is_positive(chi)):
+        if isinstance(chi, bool) or not (is_positive(chi) or (np.ndim(chi) == 0 and chi == 0)):
             raise ValueError(f"`TunaMH(chi=...)` must be a number, at least 0; got {brief(chi)}.")
         set_fields(self, chi=float(chi), limit=limit, batch=batch)
         self.__post_init__()
