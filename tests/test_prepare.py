@@ -46,7 +46,7 @@ def test_order_2_with_independent_proposals(prepared: tc.Prepared, key: jax.Arra
     assert trace.rows_read.mean() < 1
     assert not trace.complaints()
     told = str(trace.summary())
-    assert "MHSS(limit=2000, two_stages=False)   exact" in told
+    assert "MHSS(limit=1000, two_stages=False)   exact" in told
     assert "the test is exact" in told
     w = np.asarray(jax.vmap(jax.vmap(prepared.laplace.whiten))(trace.position), np.float64)
     by_chain = w.mean(1)

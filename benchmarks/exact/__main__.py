@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import exact
-from benchmarks.exact import firefly
+from benchmarks.exact import firefly, package
+from benchmarks.exact.agreement import agreement
 from benchmarks.exact.cases import CASES, Prepared, measured
 from benchmarks.exact.page import rows_figure
 from benchmarks.measure import RESULTS, load, save
@@ -26,16 +27,26 @@ def main() -> None:
     parser.add_argument("--covertype", type=Path, metavar="PATH", help="an .npz with X, wild, soil, y")
     parser.add_argument("--target", choices=TARGETS, action="append", help="may be repeated; all targets by default")
     parser.add_argument("--sizes", type=float, nargs="*", default=SIZES, help="N, for rows against N")
+    parser.add_argument("--agreement", type=Path, metavar="FOLDER", help="compare with its TARGET.npz of NUTS instead")
+    parser.add_argument("--package", action="store_true", help="compare with PyMHSS instead")
     parser.add_argument("--firefly", action="store_true", help="measure FireflyMC instead")
     parser.add_argument("--draws", type=int, default=20_000, help="of each chain, for --firefly")
     parser.add_argument("--draw", action="store_true", help="only draw docs/exact-rows.png, from the results")
     given = parser.parse_args()
     results: dict[str, Any] = load("exact").results if (RESULTS / "exact.json").exists() else {}
-    results = {"targets": {}, "against_n": {}, "firefly": {}} | results
+    results = {"targets": {}, "against_n": {}, "firefly": {}, "agreement": {}} | results
     if given.firefly:
         for name, setting in firefly.settings().items():
             results["firefly"][name] = firefly.measured(setting, given.draws)
             _save(results)
+    elif given.agreement:
+        for name in given.target or TARGETS:
+            target = TARGETS[name](None, given.covertype)
+            results["agreement"][name] = agreement(target, given.agreement / f"{name}.npz")
+            _save(results)
+    elif given.package:
+        results["package"] = package.compared()
+        _save(results)
     elif not given.draw:
         for name in given.target or TARGETS:
             try:

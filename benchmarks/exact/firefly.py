@@ -20,8 +20,8 @@ from tallchain.firefly.lists import flip
 from tallchain.surrogates import find_reference
 
 COMPONENTS = 50  # principal components of the images, as in the paper of Firefly Monte Carlo
-CHAINS, WARMUP = 64, 500
-DECISIONS = 256  # of a program that is timed
+CHAINS, WARMUP = 16, 500
+DECISIONS, TURNS = 128, 3  # of a program that is timed
 
 
 class Setting(NamedTuple):
@@ -40,7 +40,7 @@ def settings() -> dict[str, Setting]:
     scores = pixels @ np.linalg.svd(pixels, full_matrices=False)[2][:COMPONENTS].T
     x = np.concatenate([np.ones((len(scores), 1), np.float32), scores / scores.std(0)], 1).astype(np.float32)
     mnist = tc.models.logistic_regression(x, digits.train_is_seven, prior_sd=1.0)
-    return {"MNIST 1s and 7s": Setting(mnist, 16, 20_000), "simulated": Setting(simulated().model, 4, 8_000)}
+    return {"MNIST 1s and 7s": Setting(mnist, 16, 20_000), "simulated": Setting(simulated().model, 4, 2_000)}
 
 
 def measured(setting: Setting, draws: int) -> dict[str, Any]:
@@ -54,12 +54,14 @@ def measured(setting: Setting, draws: int) -> dict[str, Any]:
     whole = tc.MetropolisHastings(model.posterior, source, proposal=walk, acceptance=tc.Metropolis())
     firefly = FireflyMC(model, reference, source=source)
     langevin = FireflyMC(model, reference, source=source, proposal=Langevin())
+    rarely = FireflyMC(model, reference, source=source, brighten=float(firefly.brighten) / 8)
     ours = tc.prepare(model, progress=False).kernel()
     results: dict[str, Any] = {"rows": num_rows, "d": d, "samplers": {}}
     for name, kernel, chains, length in (
         ("walk on all rows", whole, setting.chains, setting.draws),
         ("FireflyMC, walk", firefly, CHAINS, draws),
         ("FireflyMC, Langevin", langevin, CHAINS, draws),
+        ("FireflyMC, walk, q / 8", rarely, CHAINS, draws),
         ("tallchain", ours, CHAINS, draws),
     ):
         results["samplers"][name] = record = sampled(kernel, laplace, chains, length)
@@ -121,5 +123,5 @@ def share_of_brightness(kernel: FireflyMC, laplace: tc.proposals.Laplace) -> flo
         return lambda: run(jr.key(SEED), starts)
 
     whole = program(lambda key, state: kernel.step(key, state)[0])
-    seconds = interleaved({"brightness": program(switches), "decision": whole}, 9)
+    seconds = interleaved({"brightness": program(switches), "decision": whole}, TURNS)
     return median_ratio(seconds["brightness"], seconds["decision"])

@@ -20,9 +20,81 @@ NEEDS = {
 
 
 def pieces() -> dict[str, str]:
-    """Rows and acceptance by test and target."""
-    targets = load("exact").results["targets"]
-    return {"exact_tests": by_target(targets), "exact_choice": choice(targets["simulated"])}
+    """Rows and acceptance by test and target, and FireflyMC beside a walk on all rows."""
+    found = load("exact").results
+    targets = found["targets"]
+    return {
+        "exact_tests": by_target(targets),
+        "exact_choice": choice(targets["simulated"]),
+        "firefly": firefly(found["firefly"]),
+        "package": package(found["package"]),
+        "agreement": agreement(found["agreement"]),
+    }
+
+
+def agreement(found: dict[str, Any]) -> str:
+    """Distances from NUTS, by target."""
+    header = ["target", "rows", "acceptance", "effective draws", "of NUTS", "means apart", "error of that", "sd"]
+    header += ["5 % quantile", "95 % quantile"]
+    rows = [
+        [
+            name,
+            f"{of['rows']:,.1f}",
+            f"{of['acceptance']:.2f}",
+            f"{of['effective']:,.0f}",
+            f"{of['of_reference']:,.0f}",
+            *(f"{of[key]:.3f}" for key in ("mean", "error")),
+            f"{of['least_sd_ratio']:.3f} to {of['most_sd_ratio']:.3f}",
+            *(f"{of[key]:.3f}" for key in ("q05", "q95")),
+        ]
+        for name, of in found.items()
+    ]
+    return table(header, rows)
+
+
+def package(found: list[dict[str, Any]]) -> str:
+    """Our tests beside those of the authors' package."""
+    header = ["test", "in PyMHSS", "order", "acceptance", "its", "means apart, in sd", "in Monte Carlo errors", "sd"]
+    rows = [
+        [
+            f"`{of['test']}`",
+            f"`{of['function']}`",
+            str(of["order"]),
+            f"{of['acceptance']:.3f}",
+            f"{of['their_acceptance']:.3f}",
+            f"{of['worst_difference_of_means']:.3f}",
+            f"{of['worst_z']:.1f}",
+            "{:.3f} to {:.3f}".format(*of["sd_ratios"]),
+        ]
+        for of in found
+    ]
+    return table(header, rows)
+
+
+def firefly(found: dict[str, Any]) -> str:
+    """FireflyMC by target."""
+    header = ["target", "sampler", "rows per decision", "of them bright", "acceptance", "effective draws per draw"]
+    header += ["effective draws", "per row, over those of the walk", "per second, over the walk", "time for brightness"]
+    rows = []
+    for name, of in found.items():
+        for sampler, record in of["samplers"].items():
+            bright = f"{record['bright']:,.1f}" if "bright" in record else ""
+            share = f"{record['share_of_brightness']:.0%}" if "share_of_brightness" in record else ""
+            rows.append(
+                [
+                    f"{name}, N = {of['rows']:,}, d = {of['d']}",
+                    sampler,
+                    f"{record['rows']:,.1f}",
+                    bright,
+                    f"{record['acceptance']:.2f}",
+                    f"{record['effective_per_draw']:.2g}",
+                    f"{record['effective_draws']:,.0f}",
+                    _two_digits(record["per_row_over_walk"]),
+                    _two_digits(record["per_second_over_walk"]),
+                    share,
+                ]
+            )
+    return table(header, rows)
 
 
 def choice(of: dict[str, Any]) -> str:
@@ -35,6 +107,10 @@ def choice(of: dict[str, Any]) -> str:
         [f"`{c['test']}`", is_exact, need, f"{c['rows']:.1f}", f"{c['acceptance']:.2f}"] for c, need, is_exact in needs
     ]
     return table(header, rows)
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,.7g}"
 
 
 def by_target(targets: dict[str, Any]) -> str:

@@ -20,6 +20,19 @@ CHUNK = 128  # draws per dispatch
 WARMUP, WALK_WARMUP = 20, 200
 
 
+def log_prior(t: jax.Array) -> jax.Array:
+    """N(0, 1)."""
+    return -0.5 * jnp.sum(t**2)
+
+
+def log_likelihood(t: jax.Array, row: dict[str, jax.Array]) -> jax.Array:
+    """Logistic regression."""
+    return jax.nn.log_sigmoid((2 * row["y"] - 1) * jnp.dot(row["x"], t))
+
+
+GENERIC = tc.Posterior(log_prior, log_likelihood)
+
+
 def draw_ours(
     key: jax.Array, kernel: tc.MetropolisHastings, starts: np.ndarray, draws: int, warmup: int = 0
 ) -> tc.Trace:
@@ -48,6 +61,7 @@ class Ours:
         warmup: for peers; ours has nothing to adapt, and starts in the Laplace approximation.
         acceptance: the test; None for the one that `prepare` chooses.
         is_walking: use a random walk in place of the proposal that `prepare` chooses.
+        is_generic: with functions of our own, of which tallchain knows nothing, in place of a `Regression`.
         options: of `tc.prepare`.
     """
 
@@ -59,9 +73,11 @@ class Ours:
         *,
         acceptance: Callable[[], Any] | None = None,
         is_walking: bool = False,
+        is_generic: bool = False,
         **options: Any,
     ) -> None:
         self.problem, self.chains = problem, chains
+        self._posterior = GENERIC if is_generic else problem.target.model.posterior
         self._acceptance, self._is_walking, self._options = acceptance, is_walking, options
         self._draws_per_second = 0.0
 
@@ -70,7 +86,7 @@ class Ours:
         began = time.perf_counter()
         model = self.problem.target.model
         start = jnp.zeros(self.problem.target.d)
-        self.prepared: Prepared = tc.prepare(model.posterior, model.data, start, progress=False, **self._options)
+        self.prepared: Prepared = tc.prepare(self._posterior, model.data, start, progress=False, **self._options)
         prepared = time.perf_counter()
         proposal = tc.RandomWalk.preconditioned(self.prepared.laplace) if self._is_walking else None
         test = None if self._acceptance is None else self._acceptance()

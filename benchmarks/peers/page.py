@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.measure import load
+from benchmarks.measure import load, median_ratio
 from benchmarks.records import table
 
 OURS = ("tallchain", "tallchain, MHSS", "tallchain, Penalty", "tallchain, MinibatchBarker")
@@ -38,15 +38,18 @@ def peers() -> str:
 
 
 def _peer_table(result: dict[str, Any]) -> str:
-    ratios = result["ratios"]["tallchain"]
+    ratios, ours = result["ratios"]["tallchain"], result["samplers"]["tallchain"]
     rows = []
     for name, record in result["samplers"].items():
         if "failed" in record:
             rows.append([name, *["-"] * 5, record["failed"]])
             continue
-        over = (
-            [_round(ratios[name]["ess_per_second"]), f"{ratios[name]['seconds_to_1000']:.1f}"] if name in ratios else []
-        )
+        over = []
+        if name in ratios:
+            over = [_round(ratios[name]["ess_per_second"]), f"{ratios[name]['seconds_to_1000']:.1f}"]
+        elif name != "tallchain":
+            faster = median_ratio(ours["ess_per_second"], record["ess_per_second"])
+            over = [f"{faster:.2g}", f"{record['seconds_to_1000'] / ours['seconds_to_1000']:.1f}"]
         rows.append(
             [
                 name,

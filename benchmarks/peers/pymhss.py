@@ -52,8 +52,8 @@ class Mhss:
     def _sample(self, key: jax.Array, draws: int) -> dict[str, Any]:
         data = self.problem.target.model.data
         np.random.seed(int(jr.randint(key, (), 0, 2**31 - 1)))
-        with contextlib.redirect_stderr(io.StringIO()):
-            found = _mhss().MH_SS(
+        with quiet():
+            found = import_quietly().MH_SS(
                 data["y"].astype(np.float64),
                 data["x"].astype(np.float64),
                 self.problem.covariance,
@@ -68,7 +68,12 @@ class Mhss:
         return found
 
 
-def _mhss() -> Any:
+def quiet() -> contextlib.AbstractContextManager[Any]:
+    """Show no progress bars."""
+    return contextlib.redirect_stderr(io.StringIO())
+
+
+def import_quietly() -> Any:
     """Import it, and silence TensorFlow, which it imports."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():

@@ -44,6 +44,7 @@ SETTINGS: dict[str, Setting] = {
     "tallchain": _ours(),
     "tallchain, MHSS": _ours(acceptance=tc.MHSS),
     "tallchain, Penalty": _ours(acceptance=tc.Penalty),
+    "tallchain, own functions": _ours(is_generic=True),
     "tallchain, MinibatchBarker": _ours(acceptance=tc.MinibatchBarker),
     "tallchain, order 1": _ours(orders=(1,)),
     "tallchain, order 1, walk, MinibatchBarker(1.2)": _ours(

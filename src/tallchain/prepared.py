@@ -9,15 +9,18 @@ from functools import cached_property
 from typing import Any
 
 from tallchain.acceptance import MHSS, Confidence, Penalty
+from tallchain.acceptance.exact.base import PoissonTest
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
+from tallchain.parts import replace
 from tallchain.surrogates import Influence, Laplace, Predictors, Reference, Taylor
 from tallchain.surrogates.settling import Settled
 from tallchain.types import AcceptanceTest, Array, BoundedTest, Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, is_whole
 from tallchain.weighing import Exact
 
+_FAR, _FEW = 50, 1000  # times the rows that an exact test expects on average, and rows: then it reads all
 _METHODS = {
     "none": "every row alike",
     "copies": "rows that matter come more often, and count for less each time",
@@ -87,15 +90,24 @@ class Prepared:
             source = self.source.reweighted(batch_size=self.influence.batch_size)
             acceptance = acceptance or Confidence()
             return MetropolisHastings(self.posterior, source, proposal=proposal, acceptance=acceptance, bound=bound)
-        # To read a tenth of the rows at random takes longer than all of them in order.
-        limit = max(self.source.population.total // 10, 1000)
-        acceptance = acceptance or (MHSS(limit=limit) if self.is_exact else Penalty())
+        acceptance = acceptance or (MHSS() if self.is_exact else Penalty())
         parts: dict[str, Any] = {"proposal": proposal, "acceptance": acceptance, "surrogate": self.surrogate}
         if isinstance(acceptance, BoundedTest) and self.exact is not None:
+            if isinstance(acceptance, PoissonTest) and acceptance.limit is None:
+                parts["acceptance"] = replace(acceptance, limit=self._limit)
             return MetropolisHastings(self.posterior, self.exact.source, **parts, bound=self.exact.bound)
         rows = self.influence
         source = self.source.reweighted(rows.exact, rows.copies, rows.batch_size)
         return MetropolisHastings(self.posterior, source, **parts)
+
+    @property
+    def _limit(self) -> int:
+        """Rows from which on an exact test reads all: in a tail, where all chains would wait for one to read on.
+
+        To read a tenth of the rows at random takes longer than all of them in order.
+        """
+        assert self.exact is not None
+        return int(max(min(_FAR * self.exact.rows, self.source.population.total / 10), _FEW))
 
     def starts(self, key: Array, num_chains: int) -> PyTree:
         """Draw a start for every chain from the Laplace approximation, or from draws of the surrogate posterior."""

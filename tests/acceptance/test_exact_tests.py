@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from conftest import SEED
 from refusals import refuse, table
-from tallchain import MetropolisHastings, Posterior, RandomWalk, Shuffled, Trace, WithReplacement, sample
+from tallchain import MetropolisHastings, Posterior, RandomWalk, Shuffled, Trace, WithReplacement, audit, sample
 from tallchain.acceptance import MHSS, ScalableMH, TunaMH
 from tallchain.acceptance.exact.base import PoissonTest
 from tallchain.acceptance.exact.counting import PART, poisson
@@ -269,6 +269,15 @@ def test_draws_agree_with_those_of_the_full_data_test(name: str) -> None:
         by_chain = power(trace.position[:, 200:].astype(np.float64)).mean(1)
         truth = weights @ power(grid)
         assert np.all(np.abs(by_chain.mean(0) - truth) < 4.5 * by_chain.std(0, ddof=1) / len(by_chain) ** 0.5)
+
+
+@pytest.mark.parametrize("name", ["mh-ss", pytest.param("scalable", marks=pytest.mark.slow), "no factor"])
+def test_an_audit_finds_no_error_but_that_of_a_broken_test(name: str) -> None:
+    """Exact by construction, and measured all the same."""
+    kernel = kernel_of(TESTS.get(name, _NoFactor(FAR)), 0)
+    trace = sample(jax.random.key(SEED), kernel, np.zeros(2), 200, num_chains=100, num_warmup=50, progress=False)
+    found = audit(kernel, trace, num_trials=400, progress=False, seed=SEED)
+    assert found.is_sound == (name in TESTS), str(found)
 
 
 def _given(share: float = 1.0) -> np.ndarray:

@@ -252,13 +252,18 @@ def _check_falls_off(objective: Objective, point: Point, step: np.ndarray) -> No
     """Refuse a "mode" at infinity, where gradient and curvature vanish together, or one due to a wrong gradient.
 
     Where the log posterior is -exp(-m), m being how far the position is, the decrement is exp(-m/2): it can be as small
-    as at a mode. But one standard deviation from a mode the log posterior has fallen by 0.5.
+    as at a mode. But one standard deviation from a mode the log posterior has fallen by 0.5. Where log likelihoods are
+    so large (rows of large weights or counts) that rounding hides it, the gradients on both sides say how far.
     """
     sides = (1,)
     if not np.any(step):  # no direction is more suspect than others; functions without a gradient also come here
         step, sides = np.sqrt(1 / np.diag(point.hessian)), (1, -1)
     step = step / np.sqrt(step @ point.hessian @ step)
+    rounding = 10 * np.finfo(np.float32).eps * abs(point.log_density) / np.sqrt(objective.passes.num_rows)
     for side in sides:
-        drop = point.log_density - objective.beside(point.flat + side * step).log_density
+        beside = objective.beside(point.flat + side * step)
+        drop = point.log_density - beside.log_density
+        if rounding > _LEAST_DROP:
+            drop = -side * step @ (point.gradient + beside.gradient) / 2
         if drop < _LEAST_DROP:
             raise NoReferenceError(not_falling(objective.initial, point, drop))
