@@ -110,7 +110,7 @@ def choice(of: dict[str, Any]) -> str:
 
 
 def _two_digits(value: float) -> str:
-    return f"{float(f'{value:.2g}'):,.7g}"
+    return f"{float(f'{value:.2g}'):,.9g}"
 
 
 def by_target(targets: dict[str, Any]) -> str:

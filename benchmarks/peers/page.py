@@ -49,7 +49,10 @@ def _peer_table(result: dict[str, Any]) -> str:
             over = [_round(ratios[name]["ess_per_second"]), f"{ratios[name]['seconds_to_1000']:.1f}"]
         elif name != "tallchain":
             faster = median_ratio(ours["ess_per_second"], record["ess_per_second"])
-            over = [f"{faster:.2g}", f"{record['seconds_to_1000'] / ours['seconds_to_1000']:.1f}"]
+            over = [
+                _round(faster) if faster >= 10 else f"{faster:.2g}",
+                f"{record['seconds_to_1000'] / ours['seconds_to_1000']:.1f}",
+            ]
         rows.append(
             [
                 name,

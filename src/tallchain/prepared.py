@@ -79,7 +79,8 @@ class Prepared:
         Args:
             acceptance: how to decide. By default `MHSS()`, which is exact, if the rows have a bound and it pays; else
                 `Penalty()`, which accepts twice as often as Barker's test if the noise of Delta* is small, as with a
-                surrogate that pays; with a range bound, `Confidence()`.
+                surrogate that pays; with a range bound, `Confidence()`. An exact test without a `limit` reads all rows
+                where it expects 50 times as many as on average.
             proposal: to use in place of the one chosen.
             bound: a range bound for `Confidence`, as `MetropolisHastings(bound=...)` takes it. It holds for the log
                 ratios and not for the residuals of a surrogate, so the kernel then has NO surrogate, and every row is
@@ -107,7 +108,8 @@ class Prepared:
         To read a tenth of the rows at random takes longer than all of them in order.
         """
         assert self.exact is not None
-        return int(max(min(_FAR * self.exact.rows, self.source.population.total / 10), _FEW))
+        num_rows = self.source.population.total
+        return int(min(max(min(_FAR * self.exact.rows, num_rows / 10), _FEW), num_rows))
 
     def starts(self, key: Array, num_chains: int) -> PyTree:
         """Draw a start for every chain from the Laplace approximation, or from draws of the surrogate posterior."""

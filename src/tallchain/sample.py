@@ -218,7 +218,7 @@ def _scanned(
     began = time.perf_counter()
     draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
     if needs_check(kernel):
-        note = check_all_rows(kernel, draws.position, count, interrupt)
+        note = check_all_rows(kernel, draws.position, count, interrupt, progress=has_bar)
         return _Found(None, time.perf_counter() - began, (note,))
     try:
         found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=has_bar), ()

@@ -20,7 +20,7 @@ from tallchain.sources.stored import Stored
 from tallchain.types import Array, PyTree, Source
 from tallchain.validation import brief, check_switch, is_positive, is_traced
 
-_ROUNDING = 1 + 1e-5  # distances are computed in float32
+_WIDER = 1 + 1e-5  # distances are computed in float32
 ROUNDING = 1e-6
 """Of a row's part in a log ratio, in units of its size: it may be beyond its bound by this much."""
 
@@ -56,7 +56,7 @@ class Fitted:
         v, v2 = self._coordinates(position), self._coordinates(candidate)
         distance = MEASURES[self.measure](self.order, v, v2, is_concave=self.is_concave)
         is_inside = jnp.maximum(jnp.sum(v**2), jnp.sum(v2**2)) <= self.radius**2
-        return 2 * _ROUNDING * jnp.where(is_inside, self.inside, self.outside) * distance
+        return 2 * _WIDER * jnp.where(is_inside, self.inside, self.outside) * distance
 
     def _coordinates(self, position: PyTree) -> Array:
         flat = ravel_pytree(position)[0]
@@ -135,13 +135,8 @@ class Bound:
         if position is not None and not all(_is_finite(leaf) for leaf in jax.tree.leaves(position)):
             raise ValueError(f"`Bound(position=...)` must be a position of finite numbers; got {brief(position)}.")
         constants = _constants("constants", constants)
-        others = {"outside": outside, "sizes": sizes if np.ndim(sizes) else None}
-        for name, values in others.items():
-            if values is not None and len(_constants(name, values)) != len(constants):
-                raise ValueError(
-                    f"`Bound({name}=...)` must have a number for each of the {len(constants):,} rows that `constants` "
-                    f"has; got {brief(values)}."
-                )
+        outside = None if outside is None else _constants("outside", outside, len(constants))
+        sizes = _constants("sizes", sizes, len(constants)) if np.ndim(sizes) else _constants("sizes", [sizes])
         set_fields(
             self,
             measure=measure,
@@ -153,8 +148,8 @@ class Bound:
             radius=np.float32(radius),
             words=None,
             constants=constants,
-            outside=None if outside is None else _constants("outside", outside),
-            sizes=_constants("sizes", np.atleast_1d(sizes)),
+            outside=outside,
+            sizes=sizes,
         )
 
     def fitted(self, source: Source) -> Fitted:
@@ -232,13 +227,18 @@ def check_order(call: str, order: Any) -> int:
     return int(order)
 
 
-def _constants(name: str, values: Any) -> np.ndarray:
+def _constants(name: str, values: Any, count: int | None = None) -> np.ndarray:
     try:
         numbers = np.asarray(values)
     except ValueError:  # rows of different lengths
         numbers = np.zeros(0)
     if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iuf":
         raise ValueError(f"`Bound({name}=...)` must be a vector of numbers, one for each row; got {brief(values)}.")
+    if count is not None and len(numbers) != count:
+        raise ValueError(
+            f"`Bound({name}=...)` must have a number for each of the {count:,} rows that `constants` has; got "
+            f"{brief(values)}."
+        )
     if not np.all(numbers >= 0):  # NaN, too
         at = int(np.argmin(numbers >= 0))
         raise ValueError(f"`Bound({name}=...)` must be at least 0; got {numbers[at]} for row {at}.")

@@ -146,7 +146,7 @@ class _Constants:
         # A row that does not move has no part in a log ratio, whatever its derivatives.
         bounds = jnp.where(power > 0, jnp.stack([near[self.order], everywhere[self.order]]) * power, 0)
         # Of a count of 10,000 a log likelihood has rounding errors 10,000 times as large.
-        slopes = jnp.stack([slope for slope in near[:2] if slope is not None])
+        slopes = jnp.stack(near[:2])
         values = jnp.append(bounds, 1 + jnp.max(jnp.where(jnp.isfinite(slopes), 4 * slopes, 0)))
         return values * row["weight"] if "weight" in row else values
 

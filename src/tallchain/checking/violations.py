@@ -21,6 +21,7 @@ from tallchain.firefly import FireflyMC
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.parts import part
+from tallchain.progress import shown
 from tallchain.sources.stored import Stored
 from tallchain.types import Array, Block, BoundedTest, PyTree
 
@@ -61,22 +62,26 @@ def needs_check(kernel: MetropolisHastings | FireflyMC) -> bool:
     return isinstance(kernel.bound, Fitted) and not kernel.bound.is_derived
 
 
-def check_all_rows(kernel: MetropolisHastings, positions: PyTree, count: int, interrupt: threading.Event) -> str:
+def check_all_rows(
+    kernel: MetropolisHastings, positions: PyTree, count: int, interrupt: threading.Event, *, progress: bool
+) -> str:
     """Read every row at some of a run's own proposals, and say how near to its bound the worst one comes.
 
     Raises:
         BoundError: it is beyond.
     """
+    num_rows = kernel.source.population.total
+    with shown(progress, "checking the bound", num_rows, is_step=True) as show:
 
-    def report(_: int) -> None:
-        if interrupt.is_set():
-            raise KeyboardInterrupt
+        def report(rows: int) -> None:
+            if interrupt.is_set():
+                raise KeyboardInterrupt
+            show(rows)
 
-    try:
-        worst = worst_row(kernel, positions, count, report)
-    except KeyboardInterrupt:
-        return "the check of the bound on all rows was interrupted"
-    rows = count * kernel.source.population.total
+        try:
+            worst = worst_row(kernel, positions, count, report)
+        except KeyboardInterrupt:
+            return "the check of the bound on all rows was interrupted"
     if worst.ratio > BEYOND:
         raise BoundError(
             f"`{type(kernel.acceptance).__name__}` is exact only if every row keeps its bound. {worst.words} The draws "
@@ -84,8 +89,8 @@ def check_all_rows(kernel: MetropolisHastings, positions: PyTree, count: int, in
             "likelihoods are large."
         )
     return (
-        f"the bound was given, so all rows were read at {count} proposals ({rows:,} rows): the worst, row {worst.row}, "
-        f"has {worst.ratio:.2g} of its bound"
+        f"the bound was given, so all rows were read at {count} proposals ({count * num_rows:,} rows): the worst, row "
+        f"{worst.row}, has {worst.ratio:.2g} of its bound"
     )
 
 

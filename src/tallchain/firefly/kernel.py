@@ -105,9 +105,8 @@ class FireflyMC:
         proposal: how to propose; one that reads no rows and needs no surrogate, such as `RandomWalk`, `PCN`, or
             `firefly.Langevin`. None for a walk with the covariance of the posterior given the bright rows.
         brighten: q, the chance of a dark row to be proposed at a decision; None for twice the expected share of bright
-            rows, and at least 1/N. A row whose odds are above q stays bright for about odds/q decisions, which slows
-            the chain: at 10 times that share few do, and draws are up to half as many again effective, for three to
-            four times as many rows.
+            rows, and at least 1/N. A smaller one reads fewer rows, but a row whose odds are above q stays bright for
+            about odds/q decisions, which may slow the chain.
         capacity: bright rows that a chain can have; None for a number that one decision in 10^12 exceeds, if the
             posterior is normal.
         source: has the rows of the regression in memory, each once, such as `prepared.source`; None makes a copy.
