@@ -33,7 +33,7 @@ PLAN = [
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets")},
     {name: (name,) for name in ("surrogates", "bounds")},
     {"kernel": ("kernel", "assembly", "firefly", "schedule", "settings")},
-    {"lockstep": ("lockstep", "machines", "packing", "chunks", "digest")},
+    {"lockstep": ("lockstep", "machines", "census", "packing", "chunks", "digest")},
     {"checking": ("checking",)},
     {"sample": ("sample",)},
     {"prepare": ("prepare", "prepared", "weighing")},

@@ -12,7 +12,8 @@ import pytest
 
 import tallchain as tc
 from scenarios import SCENARIOS, kernel_of
-from tallchain import lockstep
+from tallchain import census, lockstep
+from tallchain.census import census_of
 from tallchain.parts import part, static
 from tallchain.types import CostlyProposal, Proposed, Target
 
@@ -120,12 +121,40 @@ def test_a_census_is_the_same_by_wide_windows(windows: bool, monkeypatch: pytest
 
     wide = draws()
     assert wide.kernel is not None
-    assert lockstep._scans_first(wide.kernel)
-    assert not lockstep._scans_first(kernel_of(rows, tc.Metropolis()))  # its windows are wide already
-    assert not lockstep._scans_first(kernel_of(rows, tc.Confidence(), bound=lambda here, there: 1.0))
-    monkeypatch.setattr(lockstep, "_scans_first", lambda kernel: False)
+    assert census_of(wide.kernel) == "within"
+    assert census_of(kernel_of(rows, tc.Metropolis())) is None  # its windows are wide already
+    assert census_of(kernel_of(rows, tc.Confidence(), bound=lambda here, there: 1.0)) is None
+    monkeypatch.setattr(lockstep, "census_of", lambda kernel: None)
     narrow = draws()
     for name in ("position", "is_accepted", "rows_read", "rows_scanned"):
         np.testing.assert_array_equal(getattr(wide, name), getattr(narrow, name))
     np.testing.assert_allclose(wide.log_ratio, narrow.log_ratio, rtol=1e-5)
     assert wide.rows_scanned.min() == 3007 - 17
+
+
+def test_a_census_by_a_program_apart_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the decisions of an exact test with a low limit read all rows."""
+    x = np.random.default_rng(0).normal(size=(3007, 2)).astype(np.float32)
+    y = (np.random.default_rng(1).random(3007) < 1 / (1 + np.exp(-x[:, 0]))).astype(np.float32)
+    programs = []
+    trace = census.read_on.trace
+    monkeypatch.setattr(lockstep.read_on, "trace", lambda *a, **k: programs.append(1) or trace(*a, **k))
+
+    def draws(limit: float, chunk_size: int = 8) -> tc.Trace:
+        model = tc.models.logistic_regression(x, y, prior_sd=1.0, bound=False)
+        prepared = tc.prepare(model.posterior, model.data, np.zeros(2, np.float32), progress=False)
+        kernel = prepared.kernel(tc.MHSS(limit=limit))
+        starts = prepared.starts(jax.random.key(0), 8)
+        return tc.sample(jax.random.key(1), kernel, starts, 40, num_chains=8, chunk_size=chunk_size, progress=False)
+
+    apart = draws(0.05)
+    assert census_of(apart.kernel) == "apart"
+    assert 0.2 < np.mean(apart.rows_read == 3007) < 0.8
+    assert len(programs) == 1
+    assert np.max(draws(1e4).rows_read) < 3007
+    assert len(programs) == 1  # nothing is compiled for a census that nobody asks for
+    monkeypatch.setattr(lockstep, "census_of", lambda kernel: None)
+    narrow = draws(0.05, chunk_size=9)  # and new programs
+    for name in ("position", "is_accepted", "rows_read", "rows_scanned"):
+        np.testing.assert_array_equal(getattr(apart, name), getattr(narrow, name))
+    np.testing.assert_allclose(apart.log_ratio, narrow.log_ratio, atol=1e-4)

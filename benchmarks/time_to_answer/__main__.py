@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import statistics
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import tallchain
 from benchmarks.measure import RESULTS, load, save
 from benchmarks.peers.targets import TARGETS
 from benchmarks.records import Result
@@ -117,6 +119,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="0 only draws docs/time-to-answer.png, from the results")
     options = parser.parse_args()
     path = RESULTS / "time_to_answer.json"
+    for package in tallchain.__path__:  # as pip does with what it installs; Python may be told not to
+        compileall.compile_dir(package, quiet=1)
     for target in options.targets if options.rounds else ():
         for rows in options.rows if target == "simulated" else [None]:
             table = with_ratios(measure(target, rows, options.methods, options.rounds))

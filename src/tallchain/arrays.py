@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -21,6 +22,19 @@ def as_floats(values: Any) -> Array:
 def dot(a: Array, b: Array) -> Array:
     """a @ b in full precision: by default a GPU may round float32 factors to 10 bits (TF32)."""
     return jnp.dot(a, b, precision=lax.Precision.HIGHEST)
+
+
+def once(values: Array, most: int) -> Array:
+    """Return whole numbers from 0 to `most` as they are, computed once.
+
+    XLA fuses cheap steps into everything that uses their result, on a CPU even across its barriers: the random bits of
+    a row's index would be computed again for every number of the row. A division is not cheap enough for that; the
+    compiler does not see that this one is by 1. (Floats up to 2^24 are exact, and divided several at a time.)
+    """
+    if jax.default_backend() != "cpu":
+        return values
+    numbers = values if most > 2**24 else values.astype(jnp.float32)
+    return lax.div(numbers, jnp.where(numbers < 0, 2, 1).astype(numbers.dtype)).astype(values.dtype)
 
 
 def inverse_of_lower(matrix: np.ndarray) -> np.ndarray:

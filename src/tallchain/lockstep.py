@@ -24,30 +24,20 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
+from tallchain.census import census_of, is_time_for_census, is_time_now, read_on, scan
 from tallchain.cores import divisor, num_cores
 from tallchain.functions import SOON, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
-from tallchain.keys import fold_in, make_key
-from tallchain.machines import Machine, carried, check_trials, shown
+from tallchain.keys import fold_in
+from tallchain.machines import Lane, Machine, at, carried, check_trials, shown
 from tallchain.packing import Chunk, named_faults, num_words, pack
-from tallchain.schedule import Kernel, Schedule
+from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
-from tallchain.types import Array, CensusSource, CostlyProposal, PyTree, Verdict
+from tallchain.types import Array, CostlyProposal, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
 _TOGETHER, _WRITTEN_OUT = 8, 4  # turns before an accelerator waits for the host to go on; turns that it is sent at once
 _CACHED = 2**17  # numbers of all positions whose candidates are made together on a CPU
-_SCANNING = 0.75  # of the chains must have asked for a census, for all to read wide windows
-
-
-class Lane(NamedTuple):
-    """One chain: the number of the draw it is deciding, where it is, and its trial."""
-
-    draw: Array
-    position: PyTree
-    trial: Any
-    is_waiting: Array
-    """The trial is over, and the next is not open yet: its candidate will be made together with others."""
 
 
 class Drawn(NamedTuple):
@@ -82,7 +72,7 @@ def start(kernel: Machine, schedule: Schedule, words: Array, positions: PyTree, 
 
     def start_one(words: Array, position: PyTree) -> Lane:
         noise = kernel.randomness(position).draw(jr.fold_in(wrap(words), draw))
-        return Lane(draw, position, _at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
+        return Lane(draw, position, at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
 
     return jax.vmap(start_one)(words, positions)
 
@@ -100,16 +90,14 @@ def _run(
     chains = jnp.arange(len(first))
     slots = len(jax.tree.leaves(ahead)[0][0]) - 1
     record = jnp.zeros((len(first), slots, size), jnp.uint32)
-    share, scans = _share_waiting(kernel), _scans_first(kernel)
+    share, census = _share_waiting(kernel), census_of(kernel)
     together = _TOGETHER if jax.default_backend() != "cpu" and slots >= 4 * _TOGETHER else 1
 
     def turn(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
         count, lanes, record = carry
-        if scans:
-            # A wide window costs the other chains as much: until enough of them want one, they read on in narrow ones.
-            is_running = lanes.draw < last
-            is_time = jnp.sum(_in_census(lanes) & is_running) >= jnp.maximum(_SCANNING * jnp.sum(is_running), 1)
-            lanes = lax.cond(is_time, jax.vmap(partial(_scan, kernel, schedule)), lambda lanes: lanes, lanes)
+        if census == "within":
+            is_time = is_time_for_census(lanes, last)
+            lanes = lax.cond(is_time, jax.vmap(partial(scan, kernel, schedule)), lambda lanes: lanes, lanes)
         lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
         # Slots of undecided lanes are out of bounds, and dropped.
         slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)
@@ -129,7 +117,8 @@ def _run(
 
     def is_on(carry: tuple[Array, Lane, Array]) -> Array:
         count, lanes, _ = carry
-        return (count < turns) & jnp.all(lanes.draw - first <= slots - together) & jnp.any(lanes.draw < last)
+        is_room = jnp.all(lanes.draw - first <= slots - together) & jnp.any(lanes.draw < last)
+        return (count < turns) & is_room & (~is_time_for_census(lanes, last) if census == "apart" else True)
 
     def some_turns(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
         if together == 1:
@@ -186,6 +175,8 @@ class Runner:
         self._lanes: list[Lane] = []
         self._running: list[Callable[[], tuple[Lane, Array]]] = []
         self._programs: _Programs | None = None
+        self._read_on: Any = None
+        """The program of a census, if it is a program apart and was needed."""
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Open the trial of a draw, the first by default, of every chain; compiles everything."""
@@ -203,8 +194,11 @@ class Runner:
         programs, ends = self._programs, {"last": np.int32(last), "turns": np.int32(turns)}
         for lanes in self._lanes:
             check_trials(self._shared[0], lanes.trial)
+            self._make_ready_to_read_on(lanes, ends)
 
         def run_group(words: Array, lanes: Lane) -> tuple[Lane, Array]:
+            if self._read_on is not None:
+                lanes = self._read_on(*self._shared, lanes, **ends)
             return execute(programs.run, *self._shared, programs.draw_ahead(words, lanes.draw), lanes, **ends)
 
         groups = list(zip(self._words, self._lanes, strict=True))
@@ -218,6 +212,13 @@ class Runner:
             ]
             threads.shutdown(wait=False)
             self._running = [each.result for each in running]
+
+    def _make_ready_to_read_on(self, lanes: Lane, ends: dict[str, Any]) -> None:
+        """Compile the program of a census once it is needed: most runs of a test that asks for one rarely never do."""
+        if self._read_on is not None or census_of(self._shared[0]) != "apart":
+            return
+        if is_time_now(lanes, ends["last"]):
+            self._read_on = read_on.trace(*self._shared, lanes, **ends).lower().compile()
 
     def collect(self) -> tuple[np.ndarray, Chunk]:
         """Wait for the chunk; return how many draws each chain has now, and those of the chunk.
@@ -299,7 +300,7 @@ def num_groups(num_chains: int) -> int:
 
 def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple[Lane, Array, Drawn]:
     """One look of one chain; if that decides, its trial is over."""
-    now = _at(schedule, kernel, lane.draw)
+    now = at(schedule, kernel, lane.draw)
     trial, is_decided, is_accepted = now.judge(now.look(lane.position, lane.trial))
     is_decided &= ~lane.is_waiting & (lane.draw < last)
     position, verdict = now.close(lane.position, trial, is_decided & is_accepted)
@@ -307,27 +308,10 @@ def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple
     return lane, is_decided, Drawn(shown(now, position), verdict)
 
 
-def _scan(kernel: Machine, schedule: Schedule, lane: Lane) -> Lane:
-    """Read on, in a wide window, if the test of a chain has asked for a census."""
-    now = _at(schedule, kernel, lane.draw)
-    assert isinstance(now, MetropolisHastings)
-    looked = now.look(lane.position, lane.trial, widely=True)
-    return lane._replace(trial=where(_in_census(lane), looked, lane.trial))
-
-
-def _in_census(lane: Lane) -> Array:
-    return lane.trial.ask.census & (lane.trial.ask.rows > 0) & ~lane.is_waiting
-
-
 def _open(kernel: Machine, schedule: Schedule, lane: Lane, noise: Any) -> Lane:
     """Open the next trial of one chain, if it is waiting for one."""
-    opened = _at(schedule, kernel, lane.draw).open(noise, lane.position)
+    opened = at(schedule, kernel, lane.draw).open(noise, lane.position)
     return lane._replace(trial=where(lane.is_waiting, opened, lane.trial), is_waiting=jnp.zeros((), bool))
-
-
-def _at(schedule: Schedule, kernel: Machine, draw: Array) -> Machine:
-    """Return the kernel of a draw; the decisions of an audit have no schedule."""
-    return schedule.at(kernel, draw) if isinstance(kernel, Kernel) else kernel
 
 
 def _share_waiting(kernel: Machine) -> float:
@@ -340,23 +324,6 @@ def _together(lanes: Lane) -> int:
     """Chains whose costly candidates are made together: as many as a core's cache holds, and all on accelerators."""
     chains, size = len(lanes.draw), sum(leaf.size for leaf in jax.tree.leaves(lanes.position))
     return divisor(chains, min(chains, _CACHED * chains // size) if jax.default_backend() == "cpu" else chains)
-
-
-def _scans_first(kernel: Machine) -> bool:
-    """Whether decisions may begin with a census, for which the source has wider windows than the test's."""
-    if not (isinstance(kernel, MetropolisHastings) and isinstance(kernel.source, CensusSource)):
-        return False
-    population, test = kernel.source.population, kernel.acceptance
-    if kernel.width >= kernel.source.width(population.num_rows):
-        return False
-    asks = []
-
-    def opened() -> None:
-        bound = None if kernel.bound is None else jnp.zeros(())
-        asks.append(test.open(test.draw(make_key(0)), bound, population)[2])
-
-    jax.eval_shape(opened)
-    return asks[0].census is not False
 
 
 def _like(kernel: Machine, lanes: Lane) -> Drawn:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tallchain.kernel import Randomness
+from tallchain.schedule import Kernel, Schedule
 from tallchain.types import Array, PyTree, Verdict
 
 
@@ -68,3 +69,18 @@ def check_trials(machine: Machine, trials: Any) -> None:
     """Refuse to go on with chains that cannot."""
     if isinstance(machine, CarryingMachine):
         machine.check_trials(trials)
+
+
+class Lane(NamedTuple):
+    """One chain: the number of the draw it is deciding, where it is, and its trial."""
+
+    draw: Array
+    position: PyTree
+    trial: Any
+    is_waiting: Array
+    """The trial is over, and the next is not open yet: its candidate will be made together with others."""
+
+
+def at(schedule: Schedule, kernel: Machine, draw: Array) -> Machine:
+    """Return the kernel of a draw; the decisions of an audit have no schedule."""
+    return schedule.at(kernel, draw) if isinstance(kernel, Kernel) else kernel

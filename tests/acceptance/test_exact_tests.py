@@ -211,8 +211,8 @@ def test_decisions_without_the_factor_have_another_chance() -> None:
 class _Window(WithReplacement):
     """Reads rows in a run from a random place on: each row comes as often, but rows are not independent."""
 
-    def _at_random(self, key: Array, width: int) -> Array:
-        return (super()._at_random(key, 1)[0] + jnp.arange(width)) % self.num_rows
+    def _at_random(self, key: Array, is_asked: Array) -> Array:
+        return (super()._at_random(key, is_asked[:1])[0] + jnp.arange(len(is_asked))) % self.num_rows
 
 
 def test_decisions_by_contiguous_windows_have_another_chance() -> None:
@@ -227,8 +227,16 @@ def test_decisions_by_contiguous_windows_have_another_chance() -> None:
         assert np.all(np.abs(found - known) < 4.5 * errors + 1e-5) == is_right, (found, known, errors)
 
 
+@pytest.mark.parametrize("mean", [0.0, 1e-3, 0.7, 8.0, float(PART)])
+def test_numbers_of_rows_are_poisson(mean: float) -> None:
+    uniform = (np.arange(1000) + 0.5) / 1000
+    with jax.enable_x64(True):
+        found = jax.vmap(poisson, (0, None))(jnp.asarray(uniform), jnp.asarray(mean))
+    np.testing.assert_array_equal(found, stats.poisson.ppf(uniform, mean) if mean else 0)
+
+
 def test_many_rows_come_in_parts() -> None:
-    """L = 165 at 26 times the bound: eight parts. The chance is that of the larger bound, whatever the parts."""
+    """L = 165 at 26 times the bound: six parts. The chance is that of the larger bound, whatever the parts."""
     scale = 26.0
     of = example(0)._replace(bounds=scale * example(0).bounds)
     variance = float(np.sum(of.parts**2 / of.bounds))

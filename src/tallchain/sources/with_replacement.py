@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
+from tallchain.arrays import once
 from tallchain.parts import part, replace, set_fields
 from tallchain.sources.alias import Alias, make_alias
 from tallchain.sources.copying import copy_rows, seed_of, shuffle
@@ -149,7 +150,9 @@ class WithReplacement(Stored):
         left = jnp.where(ask.census, self.num_rows - cursor.position, width)
         taken = jnp.clip(ask.rows, 0, jnp.minimum(width, left))
         in_order = jnp.minimum(cursor.position + jnp.arange(width), self.num_rows - 1)
-        index = jnp.where(ask.census, in_order, self._at_random(jr.fold_in(cursor.key, cursor.drawn), width))
+        is_asked = jnp.arange(width) < taken
+        index = jnp.where(ask.census, in_order, self._at_random(jr.fold_in(cursor.key, cursor.drawn), is_asked))
+        index = index if self.alias is None else once(index, self.num_rows)
         rows, share = self._take(index, cursor.exact_left)
         if self.alias is not None:
             assert share is not None
@@ -166,11 +169,14 @@ class WithReplacement(Stored):
         width = self.width(self.num_rows)
         return self.look(cursor, ask._replace(census=jnp.ones((), bool)), width, row_function, summarise)
 
-    def _at_random(self, key: Array, width: int) -> Array:
-        """Return the numbers of some rows; both words of a block of random bits are used."""
+    def _at_random(self, key: Array, is_asked: Array) -> Array:
+        """Return the numbers of some rows; both words of a block of random bits are used.
+
+        Rows that nobody has asked for are all the first one, which is in the cache.
+        """
         if self.alias is None:
-            return jr.randint(key, (width,), 0, self.num_rows)
-        return self.alias.rows(jr.key_data(jr.split(key, width)))
+            return jr.randint(key, is_asked.shape, 0, self.num_rows)
+        return self.alias.rows(jnp.where(is_asked[:, None], jr.key_data(jr.split(key, len(is_asked))), 0))
 
 
 def check_positive(call: str, weights: Any, num_rows: int) -> np.ndarray:

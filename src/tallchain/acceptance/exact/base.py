@@ -29,7 +29,7 @@ class _Memory(NamedTuple):
     held: Array
     """Rows of the first part, if they are still to be asked for."""
     parts: Array
-    """Further parts, each of 20 rows on average."""
+    """Further parts, each of 32 rows on average."""
     is_census: Array
 
 
@@ -132,7 +132,7 @@ class PoissonTest:
         is_decided = ~is_held & (memory.parts <= 0)
         is_decided |= ~is_accepted & self.is_rejection_certain(evidence)
         uniform = jr.uniform(jr.fold_in(wrap(memory.words), -1 - memory.parts), (), score.dtype)
-        # None of 20 expected rows has a chance of 2e-9, less than the rounding of log u. (The kernel takes a test that
+        # None of 32 expected rows has a chance of 1e-14, less than the rounding of log u. (The kernel takes a test that
         # asks for nothing as one that cannot decide.)
         count = jnp.maximum(poisson(uniform, jnp.asarray(PART, uniform.dtype)), 1)
         ask = Ask(jnp.where(is_held, memory.held, count))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from tallchain.acceptance.exact.base import PoissonTest
-from tallchain.acceptance.exact.counting import Kept, log_of_rest
+from tallchain.acceptance.exact.counting import Kept
 from tallchain.parts import part, set_fields, static
 from tallchain.types import Array
 from tallchain.validation import brief, is_truth
@@ -39,8 +39,9 @@ class MHSS(PoissonTest):
         return 1 - jnp.maximum(rho, 0)
 
     def log_factor(self, rho: Array, most: Array) -> Array:
-        """log(1 - max(0, -rho)) - log(1 - max(0, rho))."""
-        return log_of_rest(-rho) - log_of_rest(rho)
+        """log(1 - max(0, -rho)) - log(1 - max(0, rho)), of which one is 0."""
+        rest = jnp.log(1 - jnp.abs(rho))
+        return jnp.where(rho > 0, -rest, rest)
 
     def log_chance(self, offset: Array, log_product: Array) -> Array:
         """offset + P, or each of them at most 0."""

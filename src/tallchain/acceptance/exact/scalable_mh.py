@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from tallchain.acceptance.exact.base import PoissonTest
-from tallchain.acceptance.exact.counting import Kept, log_of_rest
+from tallchain.acceptance.exact.counting import Kept
 from tallchain.parts import part
 from tallchain.types import Array
 
@@ -30,7 +30,7 @@ class ScalableMH(PoissonTest):
 
     def log_factor(self, rho: Array, most: Array) -> Array:
         """log(1 - max(0, -rho))."""
-        return log_of_rest(-rho)
+        return jnp.log1p(-jnp.maximum(-rho, 0))
 
     def log_chance(self, offset: Array, log_product: Array) -> Array:
         """min(0, offset) and the logarithm of the product of factors."""
