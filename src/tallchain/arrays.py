@@ -24,6 +24,15 @@ def dot(a: Array, b: Array) -> Array:
     return jnp.dot(a, b, precision=lax.Precision.HIGHEST)
 
 
+def along_first_axis(arrays: Any, axes: Any) -> list[Array]:
+    """Return the arguments of a primitive that `vmap` maps, all with the mapped axis first."""
+    size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if isinstance(axis, int))
+    return [
+        jnp.moveaxis(array, axis, 0) if isinstance(axis, int) else jnp.broadcast_to(array, (size, *array.shape))
+        for array, axis in zip(arrays, axes, strict=True)
+    ]
+
+
 def once(values: Array, most: int) -> Array:
     """Return whole numbers from 0 to `most` as they are, computed once.
 

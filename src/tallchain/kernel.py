@@ -358,7 +358,13 @@ class MetropolisHastings:
 
 def where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     """Choose between two records of the same structure."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+    def of_leaf(a: Array, b: Array) -> Array:
+        if jnp.shape(condition) == () and jnp.shape(a) == jnp.shape(b) and jnp.result_type(a) == jnp.result_type(b):
+            return lax.select(condition, jnp.asarray(a), jnp.asarray(b))  # traced in a fraction of the time
+        return jnp.where(condition, a, b)
+
+    return jax.tree.map(of_leaf, yes, no)
 
 
 def _as_arrays(ask: Ask) -> Ask:

@@ -23,6 +23,7 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.extend.random import define_prng_impl
 from jax.interpreters import batching, mlir
 
+from tallchain.arrays import along_first_axis
 from tallchain.types import Array
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -90,12 +91,7 @@ def _write(context: Any, *words: ir.Value) -> list[ir.Value]:
 
 
 def _map(words: Any, axes: Any) -> tuple[Any, tuple[int, int]]:
-    size = next(word.shape[axis] for word, axis in zip(words, axes, strict=True) if isinstance(axis, int))
-    front = [
-        jnp.moveaxis(word, axis, 0) if isinstance(axis, int) else jnp.broadcast_to(word, (size, *word.shape))
-        for word, axis in zip(words, axes, strict=True)
-    ]
-    return _encrypt.bind(*front), (0, 0)
+    return _encrypt.bind(*along_first_axis(words, axes)), (0, 0)
 
 
 def _alone(*words: Array) -> list[Array]:

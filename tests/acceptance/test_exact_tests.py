@@ -19,7 +19,7 @@ from refusals import refuse, table
 from tallchain import MetropolisHastings, Posterior, RandomWalk, Shuffled, Trace, WithReplacement, audit, sample
 from tallchain.acceptance import MHSS, ScalableMH, TunaMH
 from tallchain.acceptance.exact.base import PoissonTest
-from tallchain.acceptance.exact.counting import PART, poisson
+from tallchain.acceptance.exact.poisson import PART, poisson
 from tallchain.bounds import Bound
 from tallchain.bounds.measures import MEASURES
 from tallchain.checking import SamplingError

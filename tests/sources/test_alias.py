@@ -36,6 +36,22 @@ def test_law_of_the_table(name: str, count: int) -> None:
     assert table[:, 1].max() < count
 
 
+@pytest.mark.parametrize("is_shuffled", [True, False])
+def test_law_of_tables_by_block(is_shuffled: bool) -> None:
+    """Of rows in random order each block has its own, and the law is still that of the integers; else one has all."""
+    count = 300_000
+    weights = np.random.default_rng(2).gamma(2.0, size=count).astype(np.float32)
+    weights = weights if is_shuffled else np.sort(weights)
+    table, law = make_alias(weights)
+    assert (np.abs(table[:, 1] - np.arange(count)).max() < 2**17) == is_shuffled
+    np.testing.assert_allclose(law * weights.sum(dtype=float) / weights, 1, atol=0.03 if is_shuffled else 2e-2)
+    ends = [-(-(k << 32) // count) for k in range(count + 1)]
+    words, share = np.diff(ends) / 2**32, table[:, 0] / 2**24
+    expected = words * share
+    np.add.at(expected, table[:, 1], words * (1 - share))
+    np.testing.assert_allclose(law, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("count", [1, 7, 65_537, 1_000_003, 2**31 - 20_000])
 def test_products_of_words(count: int) -> None:
     words = np.random.default_rng(SEED).integers(0, 2**32, 1000, dtype=np.uint32)

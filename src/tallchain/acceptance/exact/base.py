@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax import random as jr
 
 from tallchain.acceptance.evidence import batch_rows, check_batch
-from tallchain.acceptance.exact.counting import PART, Kept, no_rows, poisson
+from tallchain.acceptance.exact.counting import Kept, no_rows
+from tallchain.acceptance.exact.poisson import PART, poisson
 from tallchain.parts import part, static
 from tallchain.threefry import wrap
 from tallchain.types import Array, Ask, Judgement, Population

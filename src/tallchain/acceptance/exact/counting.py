@@ -10,17 +10,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
-from jax import lax
 from jax import random as jr
 
 from tallchain.threefry import wrap
 from tallchain.types import Array
 
-PART = 32
-"""Rows expected in one part of a Poisson number, the largest that is drawn at a time."""
-_TERMS = 88  # of a Poisson distribution: beyond, one of mean 32 has a probability of 1e-15
 _EDGE = 1 - 1e-6  # |rho| at most: rounding must not make a factor infinite or 0
 BEYOND = 1.001
 """A bound is violated beyond this many times L, and what rounding allows for."""
@@ -104,18 +99,3 @@ def no_rows(rule: Rule, words: Array, most: Array, rate: Array) -> Kept:
     """Return the evidence of no rows."""
     zero = jnp.zeros((), jnp.result_type(float))
     return Kept(rule, words, most, rate, zero, jnp.zeros((), jnp.int32), zero, zero, zero)
-
-
-@jax.jit
-def poisson(uniform: Array, mean: Array) -> Array:
-    """Return a Poisson number of a mean of at most 32, by inversion: how many sums of terms are at most a uniform one.
-
-    No loop that ends by chance, in which every chain would wait for the slowest.
-    """
-    term = jnp.exp(-mean)
-    count, total = jnp.zeros((), jnp.int32), term
-    for k in range(1, _TERMS):
-        count = lax.add(count, lax.convert_element_type(lax.ge(uniform, total), jnp.int32))
-        term = lax.mul(term, lax.mul(mean, lax.full_like(mean, 1 / k)))
-        total = lax.add(total, term)
-    return count
