@@ -62,19 +62,28 @@ def _draw_ahead(randomness: Randomness, words: Array, draw: Array, *, count: int
     return jax.vmap(one_chain)(words, draw)
 
 
-@program(compiler_options=SOON)
+@program()
 def start(kernel: Machine, schedule: Schedule, words: Array, positions: PyTree, draw: Array) -> Lane:
-    """Open the trial of a draw of every chain.
-
-    Its noise is drawn here and not ahead, so that candidates are rounded as they have always been: a multiplication and
-    an addition may be rounded once or twice, depending on what else the program does.
-    """
+    """Open the trial of a draw of every chain. It is only traced, for the shapes of a trial: `_run` opens them all."""
 
     def start_one(words: Array, position: PyTree) -> Lane:
         noise = kernel.randomness(position).draw(jr.fold_in(wrap(words), draw))
         return Lane(draw, position, at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
 
     return jax.vmap(start_one)(words, positions)
+
+
+def _waiting(shapes: Lane, positions: PyTree, draw: int) -> Lane:
+    """Return chains that wait for their first trial."""
+
+    def empty(leaf: jax.ShapeDtypeStruct) -> Any:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return wrap(jnp.asarray(np.zeros((*leaf.shape, 2), np.uint32)))
+        return np.zeros(leaf.shape, leaf.dtype)
+
+    count = shapes.draw.shape
+    numbers: Any = np.full(count, draw, np.int32), np.ones(count, bool)
+    return Lane(numbers[0], positions, jax.tree.map(empty, shapes.trial), numbers[1])
 
 
 def _run(
@@ -140,11 +149,11 @@ _LONG, _SHORT = _sampler(), _sampler(compiler_options=SOON)  # the second is com
 
 
 class _Programs(NamedTuple):
-    """Compiled for the chains of one group; `like` has the shapes of a recorded draw."""
+    """Compiled for the chains of one group, whose shapes `lanes` has; `like` has those of a recorded draw."""
 
-    start: Any
     draw_ahead: Any
     run: Any
+    lanes: Lane
     like: Drawn
 
 
@@ -179,13 +188,11 @@ class Runner:
         """The program of a census, if it is a program apart and was needed."""
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
-        """Open the trial of a draw, the first by default, of every chain; compiles everything."""
-        parts, draw = self._split(carried(self._shared[0], positions)), jax.device_put(np.int32(draw))
+        """Begin with a draw, the first by default, of every chain; compiles everything."""
+        parts = self._split(carried(self._shared[0], positions))
         if self._programs is None:
-            self._programs = self._compile(self._words[0], parts[0], draw)
-        with named_faults():
-            opened = partial(self._programs.start, *self._shared)
-            self._lanes = [opened(*each, draw) for each in zip(self._words, parts, strict=True)]
+            self._programs = self._compile(self._words[0], parts[0], jax.device_put(np.int32(draw)))
+        self._lanes = [jax.device_put(_waiting(self._programs.lanes, part, draw)) for part in parts]
         return self
 
     def dispatch(self, *, last: int, turns: int) -> None:
@@ -251,10 +258,9 @@ class Runner:
         """Trace the programs of a group one after another, and compile each while the next is traced."""
         kernel, schedule = self._shared
         randomness = kernel.randomness(jax.eval_shape(lambda tree: jax.tree.map(lambda x: x[0], tree), positions))
-        with ThreadPoolExecutor(3) as threads:
-            opened = start.trace(kernel, schedule, words, positions, draw)
-            start_ = threads.submit(opened.lower().compile)
-            lanes, like = opened.out_info, _like(kernel, opened.out_info)
+        lanes = start.trace(kernel, schedule, words, positions, draw).out_info
+        like = _like(kernel, lanes)
+        with ThreadPoolExecutor(2) as threads:
             noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
             bytes_of_one = sum(map(_bytes, jax.tree.leaves((noise, like))))
             self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
@@ -263,7 +269,7 @@ class Runner:
             ends = {"last": draw, "turns": draw}
             looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **ends, size=num_words(like))
             run_ = threads.submit(looked.lower().compile)
-        return _Programs(start_.result(), partial(ahead_.result(), randomness), run_.result(), like)
+        return _Programs(partial(ahead_.result(), randomness), run_.result(), lanes, like)
 
     @property
     def draw(self) -> np.ndarray:
@@ -304,6 +310,8 @@ def _look(kernel: Machine, schedule: Schedule, last: Array, lane: Lane) -> tuple
     trial, is_decided, is_accepted = now.judge(now.look(lane.position, lane.trial))
     is_decided &= ~lane.is_waiting & (lane.draw < last)
     position, verdict = now.close(lane.position, trial, is_decided & is_accepted)
+    if not isinstance(now, MetropolisHastings):  # others may move although they reject
+        position = where(is_decided, position, lane.position)
     lane = Lane(lane.draw + is_decided, position, trial, lane.is_waiting | is_decided)
     return lane, is_decided, Drawn(shown(now, position), verdict)
 
