@@ -29,7 +29,23 @@ def pieces() -> dict[str, str]:
         "firefly": firefly(found["firefly"]),
         "package": package(found["package"]),
         "agreement": agreement(found["agreement"]),
+        "exact_speed": speed(load("peers_exact").results),
     }
+
+
+def speed(found: dict[str, Any]) -> str:
+    """The default, an exact test, over other samplers: effective draws a second, in one run by target."""
+    names = dict.fromkeys(name for of in found.values() for name in of["samplers"] if name != "tallchain")
+
+    def ratio(of: dict[str, Any], name: str) -> str:
+        if name not in of["samplers"]:
+            return ""
+        ours, its = (of["samplers"][each]["median_ess_per_second"] for each in ("tallchain", name))
+        value = of["ratios"]["tallchain"].get(name, {"ess_per_second": ours / its})["ess_per_second"]
+        return f"{float(f'{value:.2g}'):,g}"
+
+    titles = (f"{name}, {of['rows']:,} x {len(of['columns'])}" for name, of in found.items())
+    return table(["over", *titles], [[name, *(ratio(of, name) for of in found.values())] for name in names])
 
 
 def agreement(found: dict[str, Any]) -> str:
