@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import tallchain as tc
 from scenarios import SCENARIOS, kernel_of
 from tallchain import census, lockstep
 from tallchain.census import census_of
 from tallchain.parts import part, static
-from tallchain.types import CostlyProposal, Proposed, Target
+from tallchain.types import Array, Ask, CostlyProposal, Judgement, Population, Proposed, Target
 
 TARGET = SCENARIOS["normal mean"](2000)
 
@@ -158,3 +159,59 @@ def test_a_census_by_a_program_apart_is_the_same(monkeypatch: pytest.MonkeyPatch
     for name in ("position", "is_accepted", "rows_read", "rows_scanned"):
         np.testing.assert_array_equal(getattr(apart, name), getattr(narrow, name))
     np.testing.assert_allclose(apart.log_ratio, narrow.log_ratio, atol=1e-4)
+
+
+def test_functions_are_only_evaluated_where_chains_go() -> None:
+    """Also before the first trial: this likelihood never ends at 0, and is NaN there."""
+
+    def log_likelihood(rate: Array, row: Array) -> Array:
+        count = lax.while_loop(lambda c: c[0] < 8.0, lambda c: (c[0] + jnp.abs(rate), c[1] + 1), (rate, 0))[1]
+        return row * jnp.log(rate) - rate + 0.0 * count * jnp.log(rate)
+
+    rows = np.random.default_rng(0).poisson(3, 500).astype(np.float32)
+    source = tc.WithReplacement(rows, 50)
+    for test in (tc.Metropolis(), tc.MinibatchBarker()):
+        posterior = tc.Posterior(lambda rate: -0.5 * rate**2, log_likelihood, 100.0)
+        kernel = tc.MetropolisHastings(posterior, source, proposal=tc.RandomWalk(0.01), acceptance=test)
+        with jax.debug_nans(True):
+            trace = tc.sample(jax.random.key(1), kernel, 3.0, 5, num_chains=4, progress=False)
+            tc.audit(trace.kernel, trace, num_decisions=4, num_trials=8, progress=False)
+        assert np.isfinite(trace.position).all()
+
+
+class _Remembered(NamedTuple):
+    of_test: Any
+    key: Array
+
+
+@part
+class Keyed:
+    """A test that keeps a key of JAX's own in its memory."""
+
+    test: Any
+    impl: str = static()
+
+    def appetite(self, population: Population) -> int:
+        return self.test.appetite(population)
+
+    def draw(self, key: Array) -> Any:
+        return self.test.draw(key)
+
+    def open(self, noise: Any, bound: Array | None, population: Population) -> tuple[Any, Any, Ask]:
+        memory, evidence, ask = self.test.open(noise, bound, population)
+        return _Remembered(memory, jax.random.key(0, impl=self.impl)), evidence, ask
+
+    def judge(self, memory: Any, offset: Array, evidence: Any, population: Population) -> Judgement:
+        judged = self.test.judge(memory.of_test, offset, evidence, population)
+        return judged._replace(memory=_Remembered(judged.memory, memory.key))
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_trials_may_hold_keys_of_any_kind(impl: str) -> None:
+    rows = np.random.default_rng(0).normal(0.5, 1, 1001).astype(np.float32)
+    options = {"num_chains": 4, "scan": 0, "progress": False}
+    plain, keyed = (
+        tc.sample(jax.random.key(1), kernel_of(rows, test), 0.5, 4, **options)
+        for test in (tc.Metropolis(), Keyed(tc.Metropolis(), impl))
+    )
+    np.testing.assert_allclose(plain.position, keyed.position, rtol=1e-6)

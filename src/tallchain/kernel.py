@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax import random as jr
 
@@ -273,6 +274,10 @@ class MetropolisHastings:
             jnp.zeros((), bool),
         )
 
+    def resting(self, trial: Trial, position: PyTree) -> Trial:
+        """Return empty trials of many chains with the positions as candidates: there the posterior is defined."""
+        return trial._replace(candidate=copied(trial.candidate, position))
+
     def look(self, position: PyTree, trial: Trial, *, widely: bool = False) -> Trial:
         """Read one window of the rows asked for, or of rows that the source reads first; a wide one of a census."""
         ask = trial.ask
@@ -365,6 +370,11 @@ def where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
         return jnp.where(condition, a, b)
 
     return jax.tree.map(of_leaf, yes, no)
+
+
+def copied(like: PyTree, values: PyTree) -> PyTree:
+    """Return a copy on the host, in the types of other arrays: no buffer may be given away twice."""
+    return jax.tree.map(lambda a, b: np.array(b, a.dtype), like, values)
 
 
 def _as_arrays(ask: Ask) -> Ask:

@@ -73,17 +73,18 @@ def start(kernel: Machine, schedule: Schedule, words: Array, positions: PyTree, 
     return jax.vmap(start_one)(words, positions)
 
 
-def _waiting(shapes: Lane, positions: PyTree, draw: int) -> Lane:
-    """Return chains that wait for their first trial."""
+def _waiting(kernel: Machine, shapes: Lane, positions: PyTree, draw: int) -> Lane:
+    """Return chains that wait for their first trial; until then an empty one is looked at, and its verdict dropped."""
 
     def empty(leaf: jax.ShapeDtypeStruct) -> Any:
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return wrap(jnp.asarray(np.zeros((*leaf.shape, 2), np.uint32)))
-        return np.zeros(leaf.shape, leaf.dtype)
+        if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return np.zeros(leaf.shape, leaf.dtype)
+        words = jax.eval_shape(jr.key_data, leaf)
+        return jr.wrap_key_data(jnp.asarray(np.zeros(words.shape, words.dtype)), impl=getattr(leaf.dtype, "_impl"))  # noqa: B009
 
     count = shapes.draw.shape
     numbers: Any = np.full(count, draw, np.int32), np.ones(count, bool)
-    return Lane(numbers[0], positions, jax.tree.map(empty, shapes.trial), numbers[1])
+    return Lane(numbers[0], positions, kernel.resting(jax.tree.map(empty, shapes.trial), positions), numbers[1])
 
 
 def _run(
@@ -192,7 +193,7 @@ class Runner:
         parts = self._split(carried(self._shared[0], positions))
         if self._programs is None:
             self._programs = self._compile(self._words[0], parts[0], jax.device_put(np.int32(draw)))
-        self._lanes = [jax.device_put(_waiting(self._programs.lanes, part, draw)) for part in parts]
+        self._lanes = [jax.device_put(_waiting(self._shared[0], self._programs.lanes, part, draw)) for part in parts]
         return self
 
     def dispatch(self, *, last: int, turns: int) -> None:
@@ -205,7 +206,8 @@ class Runner:
 
         def run_group(words: Array, lanes: Lane) -> tuple[Lane, Array]:
             if self._read_on is not None:
-                lanes = self._read_on(*self._shared, lanes, **ends)
+                with named_faults():
+                    lanes = self._read_on(*self._shared, lanes, **ends)
             return execute(programs.run, *self._shared, programs.draw_ahead(words, lanes.draw), lanes, **ends)
 
         groups = list(zip(self._words, self._lanes, strict=True))

@@ -25,6 +25,10 @@ class Machine(Protocol):
         """Begin a trial."""
         ...
 
+    def resting(self, trial: Any, position: Any, /) -> Any:
+        """Return empty trials of many chains with the positions as candidates: there the posterior is defined."""
+        ...
+
     def look(self, position: Any, trial: Any, /) -> Any:
         """Read one window."""
         ...

@@ -139,6 +139,10 @@ class Many:
         """Begin a trial."""
         return self._of(position).open(noise, position.position)
 
+    def resting(self, trial: Trial, position: At) -> Trial:
+        """Return empty trials of many chains with the positions as candidates."""
+        return self.kernel.resting(trial, position.position)
+
     def look(self, position: At, trial: Trial) -> Trial:
         """Read one window."""
         return self._of(position).look(position.position, trial)

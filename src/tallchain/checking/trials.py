@@ -82,6 +82,10 @@ class _Repeated:
         trial = replace(self.kernel, proposal=Fixed(there, log_correction)).open(noise, here)
         return _Repetition(trial, self._seen(trial), jnp.zeros((), bool))
 
+    def resting(self, repetition: _Repetition, position: _At) -> _Repetition:
+        """Return empty trials of many lanes with the positions of the pairs as candidates."""
+        return repetition._replace(trial=self.kernel.resting(repetition.trial, self._pair(position).here))
+
     def look(self, position: _At, repetition: _Repetition) -> _Repetition:
         """Read one window."""
         return repetition._replace(trial=self.kernel.look(self._pair(position).here, repetition.trial))

@@ -27,7 +27,7 @@ from tallchain.firefly.bound import Bound, Expected, Sums, expect, slope, sum_ro
 from tallchain.firefly.checks import bytes_of, check_capacity, check_memory, check_model, check_rows, place_of
 from tallchain.firefly.langevin import Langevin
 from tallchain.firefly.lists import NONE, Bright, binomial_table, flip
-from tallchain.kernel import Noise, Randomness, where
+from tallchain.kernel import Noise, Randomness, copied, where
 from tallchain.keys import as_threefry
 from tallchain.models import Regression
 from tallchain.parts import check_registered, part, replace, set_fields, static
@@ -271,6 +271,10 @@ class FireflyMC:
     def randomness(self, state: Fireflies) -> Randomness:
         """Return what draws the noise of a decision; only the shapes matter."""
         return Randomness.of(self.proposal, self.acceptance, state.position)
+
+    def resting(self, trial: Trial, state: Fireflies) -> Trial:
+        """Return empty trials of many chains with the positions as candidates."""
+        return trial._replace(candidate=copied(trial.candidate, state.position))
 
     def open(self, noise: Noise, state: Fireflies) -> Trial:
         """Change the list of bright rows, propose, and compute Delta."""
