@@ -79,8 +79,9 @@ def _waiting(kernel: Machine, shapes: Lane, positions: PyTree, draw: int) -> Lan
     def empty(leaf: jax.ShapeDtypeStruct) -> Any:
         if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return np.zeros(leaf.shape, leaf.dtype)
+        dtype: Any = leaf.dtype
         words = jax.eval_shape(jr.key_data, leaf)
-        return jr.wrap_key_data(jnp.asarray(np.zeros(words.shape, words.dtype)), impl=getattr(leaf.dtype, "_impl"))  # noqa: B009
+        return jr.wrap_key_data(jnp.asarray(np.zeros(words.shape, words.dtype)), impl=dtype._impl)
 
     count = shapes.draw.shape
     numbers: Any = np.full(count, draw, np.int32), np.ones(count, bool)
