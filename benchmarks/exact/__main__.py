@@ -29,15 +29,16 @@ def main() -> None:
     parser.add_argument("--sizes", type=float, nargs="*", default=SIZES, help="N, for rows against N")
     parser.add_argument("--agreement", type=Path, metavar="FOLDER", help="compare with its TARGET.npz of NUTS instead")
     parser.add_argument("--package", action="store_true", help="compare with PyMHSS instead")
-    parser.add_argument("--firefly", action="store_true", help="measure FireflyMC instead")
+    parser.add_argument("--firefly", choices=firefly.SETTINGS, action="append", help="measure FireflyMC instead")
+    parser.add_argument("--chains", type=int, default=16, help="for --firefly")
     parser.add_argument("--draws", type=int, default=20_000, help="of each chain, for --firefly")
     parser.add_argument("--draw", action="store_true", help="only draw docs/exact-rows.png, from the results")
     given = parser.parse_args()
     results: dict[str, Any] = load("exact").results if (RESULTS / "exact.json").exists() else {}
     results = {"targets": {}, "against_n": {}, "firefly": {}, "agreement": {}} | results
     if given.firefly:
-        for name, setting in firefly.settings().items():
-            results["firefly"][name] = firefly.measured(setting, given.draws)
+        for name in given.firefly:
+            results["firefly"][name] = firefly.measured(firefly.SETTINGS[name](), given.chains, given.draws)
             _save(results)
     elif given.agreement:
         for name in given.target or TARGETS:

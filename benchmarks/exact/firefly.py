@@ -20,7 +20,7 @@ from tallchain.firefly.lists import flip
 from tallchain.surrogates import find_reference
 
 COMPONENTS = 50  # principal components of the images, as in the paper of Firefly Monte Carlo
-CHAINS, WARMUP = 16, 500
+WARMUP = 500
 DECISIONS, TURNS = 128, 3  # of a program that is timed
 
 
@@ -32,18 +32,20 @@ class Setting(NamedTuple):
     draws: int
 
 
-def settings() -> dict[str, Setting]:
-    """MNIST's 1s and 7s by 50 principal components, and the simulated regression."""
+def mnist() -> Setting:
+    """MNIST's 1s and 7s by 50 principal components."""
     digits = mnist_1_7()
     pixels = digits.features()[0]
     pixels -= pixels.mean(0)
     scores = pixels @ np.linalg.svd(pixels, full_matrices=False)[2][:COMPONENTS].T
     x = np.concatenate([np.ones((len(scores), 1), np.float32), scores / scores.std(0)], 1).astype(np.float32)
-    mnist = tc.models.logistic_regression(x, digits.train_is_seven, prior_sd=1.0)
-    return {"MNIST 1s and 7s": Setting(mnist, 16, 20_000), "simulated": Setting(simulated().model, 4, 2_000)}
+    return Setting(tc.models.logistic_regression(x, digits.train_is_seven, prior_sd=1.0), 16, 20_000)
 
 
-def measured(setting: Setting, draws: int) -> dict[str, Any]:
+SETTINGS = {"MNIST 1s and 7s": mnist, "simulated": lambda: Setting(simulated().model, 4, 2_000)}
+
+
+def measured(setting: Setting, chains: int, draws: int) -> dict[str, Any]:
     """All samplers on one regression."""
     model = setting.model
     num_rows, d = model.data["x"].shape
@@ -56,19 +58,19 @@ def measured(setting: Setting, draws: int) -> dict[str, Any]:
     langevin = FireflyMC(model, reference, source=source, proposal=Langevin())
     rarely = FireflyMC(model, reference, source=source, brighten=float(firefly.brighten) / 8)
     ours = tc.prepare(model, progress=False).kernel()
-    results: dict[str, Any] = {"rows": num_rows, "d": d, "samplers": {}}
-    for name, kernel, chains, length in (
+    results: dict[str, Any] = {"rows": num_rows, "d": d, "device": jax.default_backend(), "samplers": {}}
+    for name, kernel, count, length in (
         ("walk on all rows", whole, setting.chains, setting.draws),
-        ("FireflyMC, walk", firefly, CHAINS, draws),
-        ("FireflyMC, Langevin", langevin, CHAINS, draws),
-        ("FireflyMC, walk, q / 8", rarely, CHAINS, draws),
-        ("tallchain", ours, CHAINS, draws),
+        ("FireflyMC, walk", firefly, chains, draws),
+        ("FireflyMC, Langevin", langevin, chains, draws),
+        ("FireflyMC, walk, q / 8", rarely, chains, draws),
+        ("tallchain", ours, chains, draws),
     ):
-        results["samplers"][name] = record = sampled(kernel, laplace, chains, length)
+        results["samplers"][name] = record = sampled(kernel, laplace, count, length)
         if isinstance(kernel, FireflyMC):
             record |= {"brighten": float(kernel.brighten), "expected_bright": float(kernel.expected_bright)}
             record |= {"bytes_per_chain": kernel.bytes_per_chain}
-            record["share_of_brightness"] = share_of_brightness(kernel, laplace)
+            record["share_of_brightness"] = share_of_brightness(kernel, laplace, chains)
         print(name, record, flush=True)
     first = results["samplers"]["walk on all rows"]
     for record in results["samplers"].values():
@@ -100,9 +102,9 @@ def sampled(kernel: Any, laplace: tc.proposals.Laplace, chains: int, draws: int)
     return record | {name: float(np.mean(values)) for name, values in trace.extras.items() if name == "bright"}
 
 
-def share_of_brightness(kernel: FireflyMC, laplace: tc.proposals.Laplace) -> float:
+def share_of_brightness(kernel: FireflyMC, laplace: tc.proposals.Laplace, chains: int) -> float:
     """Seconds of a step of the bright rows alone, over those of a whole decision; both in one program."""
-    starts = kernel.carried(jax.vmap(laplace.draw)(jr.split(jr.key(SEED), CHAINS)))
+    starts = kernel.carried(jax.vmap(laplace.draw)(jr.split(jr.key(SEED), chains)))
 
     def switches(key: jax.Array, state: Any) -> Any:
         flipped = flip(
@@ -118,7 +120,7 @@ def share_of_brightness(kernel: FireflyMC, laplace: tc.proposals.Laplace) -> flo
         return state._replace(bright=flipped.bright.index)
 
     def program(one: Any) -> Any:
-        many = lambda state, key: (jax.vmap(one)(jr.split(key, CHAINS), state), None)  # noqa: E731
+        many = lambda state, key: (jax.vmap(one)(jr.split(key, chains), state), None)  # noqa: E731
         run = jax.jit(lambda key, state: jax.lax.scan(many, state, jr.split(key, DECISIONS))[0])
         return lambda: run(jr.key(SEED), starts)
 

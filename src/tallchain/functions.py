@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.core import Tracer
 
 _JAXLIB = tuple(map(int, version("jaxlib").split(".")[:2]))
@@ -66,7 +65,7 @@ class Handle:
 
     def __init__(self, function: Function) -> None:
         self._function = weakref.ref(function)
-        self._kept = function if isinstance(lax.full((), 0), Tracer) else None
+        self._kept = function if isinstance(jax.device_put(0), Tracer) else None
 
     def keep(self) -> None:
         """Keep the function."""

@@ -63,14 +63,10 @@ def _draw_ahead(randomness: Randomness, words: Array, draw: Array, *, count: int
 
 
 @program()
-def start(kernel: Machine, schedule: Schedule, words: Array, positions: PyTree, draw: Array) -> Lane:
-    """Open the trial of a draw of every chain. It is only traced, for the shapes of a trial: `_run` opens them all."""
-
-    def start_one(words: Array, position: PyTree) -> Lane:
-        noise = kernel.randomness(position).draw(jr.fold_in(wrap(words), draw))
-        return Lane(draw, position, at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
-
-    return jax.vmap(start_one)(words, positions)
+def start(kernel: Machine, schedule: Schedule, words: Array, position: PyTree, draw: Array) -> Lane:
+    """Open the trial of a draw of one chain. It is only traced, for the shapes of a trial: `_run` opens them all."""
+    noise = kernel.randomness(position).draw(jr.fold_in(wrap(words), draw))
+    return Lane(draw, position, at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
 
 
 def _waiting(kernel: Machine, shapes: Lane, positions: PyTree, draw: int) -> Lane:
@@ -260,8 +256,10 @@ class Runner:
     def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
         """Trace the programs of a group one after another, and compile each while the next is traced."""
         kernel, schedule = self._shared
-        randomness = kernel.randomness(jax.eval_shape(lambda tree: jax.tree.map(lambda x: x[0], tree), positions))
-        lanes = start.trace(kernel, schedule, words, positions, draw).out_info
+        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), (words, positions))
+        randomness = kernel.randomness(one[1])
+        lane = start.trace(kernel, schedule, *one, draw).out_info
+        lanes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(words), *leaf.shape), leaf.dtype), lane)
         like = _like(kernel, lanes)
         with ThreadPoolExecutor(2) as threads:
             noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
@@ -287,10 +285,10 @@ class Runner:
     def _split(self, tree: PyTree) -> list[PyTree]:
         """Divide among the groups what has the chains along its first axis."""
         if self._num_groups == 1:
-            return [jax.tree.map(jnp.asarray, tree)]
+            return [jax.device_put(tree)]
         leaves, structure = jax.tree.flatten(tree)
         parts = zip(*(np.split(np.asarray(leaf), self._num_groups) for leaf in leaves), strict=True)
-        return [jax.tree.unflatten(structure, map(jnp.asarray, part)) for part in parts]
+        return [jax.device_put(jax.tree.unflatten(structure, part)) for part in parts]
 
     def _joined(self, trees: list[PyTree]) -> PyTree:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves) if len(leaves) > 1 else np.asarray(*leaves), *trees)

@@ -105,7 +105,7 @@ _encrypt.multiple_results = True
 _encrypt.def_impl(_alone)
 _encrypt.def_abstract_eval(lambda *words: [words[0], words[0]])
 batching.primitive_batchers[_encrypt] = _map
-mlir.register_lowering(_encrypt, _write)
+mlir.register_lowering(_encrypt, _write, inline=False)
 _compiled = jax.jit(_encrypt.bind)
 
 

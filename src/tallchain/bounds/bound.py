@@ -242,6 +242,8 @@ def _constants(name: str, values: Any, count: int | None = None) -> np.ndarray:
     if not np.all(numbers >= 0):  # NaN, too
         at = int(np.argmin(numbers >= 0))
         raise ValueError(f"`Bound({name}=...)` must be at least 0; got {numbers[at]} for row {at}.")
+    if numbers.dtype == np.float32:
+        return numbers.copy()
     with np.errstate(over="ignore", under="ignore"):
         rounded = numbers.astype(np.float32)
     return np.where(numbers > rounded, np.nextafter(rounded, np.float32(np.inf)), rounded)  # a bound is rounded up

@@ -95,7 +95,9 @@ def regression_bound(
     with shown(progress, "bounding the rows", source.population.total, is_step=True) as show:
         source.sweep(of, keep, results=3, report=show)
     coordinates: dict[str, Any] = {"laplace": laplace} if is_ours else {"position": laplace.mean}
-    inside, outside, sizes = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
+    if np.isnan(values.max()):
+        values[np.isnan(values)] = np.inf
+    inside, outside, sizes = values
     bound = Bound(
         inside,
         order,

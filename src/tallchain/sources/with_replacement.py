@@ -111,7 +111,9 @@ class WithReplacement(Stored):
         if self.alias is None:
             return super().notes
         assert self.share is not None
-        return (f"rows are drawn by weight, up to {1 / float(jnp.min(self.share)):,.3g} times as often as on average",)
+        is_near = jax.default_backend() == "cpu"  # NumPy needs no program
+        least = float(np.min(np.asarray(self.share)) if is_near else jnp.min(self.share))
+        return (f"rows are drawn by weight, up to {1 / least:,.3g} times as often as on average",)
 
     @property
     def population(self) -> Population:

@@ -28,12 +28,12 @@ class Objective:
     """The negative log posterior in whitened coordinates, t = t0 + W u, as SciPy takes it."""
 
     def __init__(self, posterior: Posterior, source: Source, start: PyTree, report: Report) -> None:
-        flat, self.unravel = ravel_pytree(start)
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(start)])
         self.posterior, self.report, self.temperature = posterior, report, float(posterior.temperature)
         self.passes = Passes(posterior, source, start)
         self.axes = as_floats(np.eye(flat.size))
         self.is_dense = flat.size <= _DENSE
-        self.initial = np.asarray(flat)
+        self.initial = flat
         self.whitener = np.full((flat.size, flat.size), np.nan)
         self._last: Point | None = None
         self.whiten(self.initial)

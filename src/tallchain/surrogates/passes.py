@@ -80,7 +80,7 @@ class Passes:
 
     def _of_predictors(self, flat: np.ndarray, directions: np.ndarray | None) -> Terms:
         """Sum derivatives in the predictors, which is quicker, and takes nothing more for the Hessian."""
-        position = ravel_pytree(self.like)[1](as_floats(flat))
+        position = unravelled(self.like, flat)
         sums = sum_predictors(self.posterior, self.source, position, self.centre)
         gradient, hessian = np.zeros(flat.size), np.zeros((flat.size, flat.size))
         at = dense_places(self.posterior, self.like)
@@ -120,9 +120,16 @@ def is_dense_regression(posterior: Posterior) -> bool:
 
 def dense_places(posterior: Posterior, like: PyTree) -> np.ndarray:
     """Return where in the flattened position of a regression its dense parameters are."""
-    flat, unravel = ravel_pytree(jax.tree.map(np.asarray, like))
-    numbered = jax.tree.map(np.asarray, unravel(jnp.arange(flat.size, dtype=flat.dtype)))
+    numbered = unravelled(like, np.arange(sum(map(np.size, jax.tree.leaves(like)))))
     return np.asarray(layout_of(posterior).dense(numbered)).astype(int)
+
+
+def unravelled(like: PyTree, flat: np.ndarray) -> PyTree:
+    """As `ravel_pytree(like)[1]`, by NumPy: every step of JAX's own would be a program."""
+    leaves, structure = jax.tree.flatten(like)
+    parts = np.split(flat, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
+    shaped = zip(leaves, parts, strict=True)
+    return jax.tree.unflatten(structure, [part.reshape(np.shape(leaf)).astype(leaf.dtype) for leaf, part in shaped])
 
 
 # ---- on the device -----------------------------------------------------------------------------

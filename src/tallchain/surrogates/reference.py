@@ -17,9 +17,9 @@ from __future__ import annotations
 import dataclasses
 import time
 
+import jax
 import numpy as np
 
-from tallchain.arrays import as_floats
 from tallchain.progress import shown
 from tallchain.proposals.laplace import Laplace
 from tallchain.surrogates.no_reference import (
@@ -31,6 +31,7 @@ from tallchain.surrogates.no_reference import (
     not_falling,
 )
 from tallchain.surrogates.objective import Objective
+from tallchain.surrogates.passes import unravelled
 from tallchain.surrogates.point import Point, symmetric
 from tallchain.surrogates.start import check_start
 from tallchain.types import Posterior, PyTree, Source
@@ -133,7 +134,7 @@ def find_reference(
         report(objective.passes.num_passes, decrement)
     passes = objective.passes
     return Reference(
-        objective.unravel(as_floats(point.flat)),
+        jax.device_put(unravelled(start, point.flat)),
         objective.temperature,
         float(point.prior.value),
         float(point.likelihood.value),

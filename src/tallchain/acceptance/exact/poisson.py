@@ -58,5 +58,5 @@ _poisson = Primitive("tallchain_poisson")
 _poisson.def_impl(_alone)
 _poisson.def_abstract_eval(lambda uniform, mean: uniform.update(dtype=np.dtype(np.int32), weak_type=False))
 batching.primitive_batchers[_poisson] = _map
-mlir.register_lowering(_poisson, _write)
+mlir.register_lowering(_poisson, _write, inline=False)
 _compiled = jax.jit(_poisson.bind)
