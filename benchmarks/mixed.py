@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,10 @@ SIZES = {
     1000: {"warmup": 200, "draws": 200, "is_helped": False},
     10_000: {"warmup": 60, "draws": 500, "is_helped": True},
 }
+UNHELPED = SIZES[
+    1000
+]  # of NUTS on 10,000 groups as on 1000, which is stopped when it has taken this many times our time
+PATIENCE = 21
 
 
 class Truth(NamedTuple):
@@ -79,7 +84,7 @@ def ours(groups: int, count: int) -> dict[str, Any]:
     }
 
 
-def nuts(groups: int, count: int) -> dict[str, Any]:
+def nuts(groups: int, count: int, *, is_unhelped: bool = False) -> dict[str, Any]:
     """NumPyro, one chain on all cores."""
     x, group, y, truth = rows(groups, count)
     began = time.perf_counter()
@@ -98,7 +103,7 @@ def nuts(groups: int, count: int) -> dict[str, Any]:
         effects = jnp.asarray(numpyro.sample("clinic", dist.Normal(intercept, sd).expand([groups])))
         numpyro.sample("y", dist.Bernoulli(logits=x @ slopes + effects[group]), obs=y)
 
-    size = SIZES[groups]
+    size = UNHELPED if is_unhelped else SIZES[groups]
     start = {"intercept": -1.0, "slopes": jnp.zeros(FEATURES), "sd": GROUP_SD, "clinic": -jnp.ones(groups)}
     # Shorter trees in the warm-up: before the step size is found they would take minutes each.
     options: dict[str, Any] = {"max_tree_depth": (8, 10)}
@@ -151,26 +156,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--method", choices=("ours", "nuts"), help="in this process, printing JSON")
+    parser.add_argument("--method", choices=METHODS, help="in this process, printing JSON")
     options = parser.parse_args()
     if options.method:
-        run = {"ours": ours, "nuts": nuts}[options.method]
-        print(json.dumps(run(options.groups[0], options.rows)))
+        print(json.dumps(METHODS[options.method](options.groups[0], options.rows)))
         return
     from benchmarks.measure import save
 
     results = {}
     for groups in options.groups:
         found = {}
-        for method in ("ours", "nuts"):
-            command = [sys.executable, "-m", "benchmarks.mixed", "--method", method, "--groups", str(groups)]
-            done = subprocess.run([*command, "--rows", str(options.rows)], capture_output=True, text=True, check=True)
-            found[method] = json.loads(done.stdout.splitlines()[-1])
+        for method in METHODS:
+            if method == "unhelped" and not SIZES[groups]["is_helped"]:
+                continue
+            limit = PATIENCE * found["ours"]["to_wanted"] if method == "unhelped" else None
+            found[method] = in_a_process(method, groups, options.rows, limit)
             print(groups, method, found[method], flush=True)
         found["effective_per_second"] = found["ours"]["per_second"] / found["nuts"]["per_second"]
         found["time_to_wanted"] = found["nuts"]["to_wanted"] / found["ours"]["to_wanted"]
         results[str(groups)] = found
         save("mixed", configuration(options.rows), results, quiet=True)  # as they come: NUTS takes long
+
+
+def in_a_process(method: str, groups: int, count: int, limit: float | None) -> dict[str, Any]:
+    """What a method finds; if it takes longer than the limit, only how long it was given."""
+    command = [sys.executable, "-m", "benchmarks.mixed", "--method", method, "--groups", str(groups)]
+    command += ["--rows", str(count)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {**UNHELPED, "stopped_after": limit}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def configuration(count: int) -> dict[str, Any]:
@@ -184,6 +200,8 @@ def configuration(count: int) -> dict[str, Any]:
         "the first 1000 group effects",
     }
 
+
+METHODS: dict[str, Any] = {"ours": ours, "nuts": nuts, "unhelped": partial(nuts, is_unhelped=True)}
 
 if __name__ == "__main__":
     main()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from benchmarks.device.answers import DRAWS
 from benchmarks.measure import load
 from benchmarks.records import table
@@ -32,12 +35,23 @@ def mixed() -> str:
             f"{found['ours']['acceptance']:.2f}",
             f"{found['ours']['sweeps_for_the_reference']}, {found['ours']['rows_swept'] / num_rows:.0f}",
             f"{found['effective_per_second']:,.0f}",
-            f"{found['time_to_wanted']:,.0f}",
+            f"{found['time_to_wanted']:,.0f}{_unhelped(found)}",
             f"{found['ours']['again']['seconds'] / found['ours']['first']['seconds']:.2f}",
         ]
         for groups, found in record.results.items()
     ]
     return table(header, rows)
+
+
+def _unhelped(found: dict[str, Any]) -> str:
+    """The same over NUTS by its own defaults, where it was helped otherwise."""
+    one = found.get("unhelped")
+    if one is None:
+        return ""
+    wanted = found["ours"]["to_wanted"]
+    if "to_wanted" in one:
+        return f"; not helped {one['to_wanted'] / wanted:,.0f}"
+    return f"; not helped more than {math.floor(one['stopped_after'] / wanted)}"
 
 
 def speed() -> str:
