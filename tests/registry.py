@@ -21,7 +21,7 @@ from tallchain.acceptance import (
     ScalableMH,
     TunaMH,
 )
-from tallchain.proposals import PCN, Laplace, RandomWalk
+from tallchain.proposals import PCN, Amagold, Hamiltonian, Langevin, Laplace, RandomWalk
 from tallchain.sources import Shuffled, WithReplacement
 
 ACCEPTANCE = {
@@ -96,6 +96,10 @@ PROPOSALS = {
     "preconditioned walk": partial(RandomWalk.preconditioned, LAPLACE),
     "independent": partial(PCN, LAPLACE),
     "pcn and walk": partial(PCN, LAPLACE, 0.5, walk=0.3),
+    "langevin": partial(Langevin, 0.2, 20),
+    "hamiltonian": partial(Hamiltonian, 0.2, 2, 300),
+    "around a normal": partial(Hamiltonian, 0.4, 2, 300, LAPLACE),
+    "amagold": partial(Amagold, 0.1, 2, 300),
 }
 
 SCANNING = ("confidence", "austere designed")

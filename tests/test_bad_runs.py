@@ -266,7 +266,8 @@ def test_init_refuses_what_sample_refuses() -> None:
         "a class for a kernel": (
             lambda: sample(kernel=tc.MetropolisHastings),
             TypeError,
-            "`sample(kernel=...)` must be a MetropolisHastings(...) or a FireflyMC(...); got <class",
+            "`sample(kernel=...)` must be a MetropolisHastings(...), a FireflyMC(...) or a StochasticGradient(...)",
+            "got <class",
         ),
         "a word for a temperature": (
             lambda: tc.Posterior(log_prior, log_likelihood, "hot"),

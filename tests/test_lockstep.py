@@ -14,9 +14,10 @@ from jax import lax
 import tallchain as tc
 from scenarios import SCENARIOS, kernel_of
 from tallchain import census, lockstep
+from tallchain.abilities import CostlyProposal
 from tallchain.census import census_of
 from tallchain.parts import part, static
-from tallchain.types import Array, Ask, CostlyProposal, Judgement, Population, Proposed, Target
+from tallchain.types import Array, Ask, Judgement, Population, Proposed, Target
 
 TARGET = SCENARIOS["normal mean"](2000)
 

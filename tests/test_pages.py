@@ -1,4 +1,4 @@
-"""The pages on regressions: short examples are run, the table of families is complete, long examples parse."""
+"""Pages whose short examples are run; on regressions, the table of families is complete and long examples parse."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ DOCS = Path(__file__).parents[1] / "docs"
 NAMED = [name for name in families.__all__ if issubclass(getattr(families, name), Family) and name != "Family"]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "stochastic-gradients.md"])
 def test_short_examples_work(page: str) -> None:
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas" if page in PAGES else "blackjax")
     found = doctest.testfile(str(DOCS / page), module_relative=False)
+    assert found.attempted > 5
+    assert found.failed == 0
+
+
+def test_the_recipe_for_gradients_works() -> None:
+    found = doctest.testfile(str(DOCS / "gradient-proposals.md"), module_relative=False)
     assert found.attempted > 5
     assert found.failed == 0
 

@@ -1,6 +1,6 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, bounds, checking, firefly, models, proposals, sources, surrogates
+from tallchain import acceptance, bounds, checking, firefly, models, proposals, sources, stochastic, surrogates
 from tallchain.acceptance import (
     MHSS,
     Austere,
@@ -24,6 +24,7 @@ from tallchain.proposals import PCN, RandomWalk, Transition
 from tallchain.sample import sample
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled, WithReplacement
+from tallchain.stochastic import StochasticGradient
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ __all__ = [
     "ScalableMH",
     "Schedule",
     "Shuffled",
+    "StochasticGradient",
     "Trace",
     "Transition",
     "TunaMH",
@@ -64,5 +66,6 @@ __all__ = [
     "proposals",
     "sample",
     "sources",
+    "stochastic",
     "surrogates",
 ]

@@ -9,26 +9,38 @@ import numpy as np
 
 from tallchain.bounds import Bound
 from tallchain.functions import as_function
-from tallchain.surrogates.residual import ResidualSurrogate
+from tallchain.parts import check_registered
+from tallchain.residuals import ResidualSurrogate
 from tallchain.types import PlacedSurrogate, Posterior, Source, SummedSurrogate, Surrogate
 from tallchain.validation import brief, is_traced
 
 
-def check_surrogate(surrogate: Any, posterior: Posterior, source: Source) -> None:
+def check_part(call: str, value: Any, need: str) -> None:
+    """Refuse a class for an object, and an object without this method; `call` is like "FireflyMC(source=...)"."""
+    if isinstance(value, type) or not hasattr(value, need):
+        raise TypeError(
+            f"`{call}` must be an object with `{need}`; got {brief(value)}."
+            + (f" Did you mean `{value.__name__}(...)`?" if isinstance(value, type) else "")
+            + (" Use `regression.posterior`." if hasattr(value, "posterior") else "")
+        )
+    check_registered(call, value)
+
+
+def check_surrogate(surrogate: Any, posterior: Posterior, source: Source, kernel: str = "MetropolisHastings") -> None:
     """Refuse what is no surrogate, or one of another posterior or other rows."""
     if surrogate is None:
         return
     if isinstance(surrogate, type) or not hasattr(surrogate, "row_difference"):
         raise TypeError(
-            "`MetropolisHastings(surrogate=...)` must be an object with `row_difference`, e.g. "
-            f"surrogates.Taylor(...); got {brief(surrogate)}."
+            f"`{kernel}(surrogate=...)` must be an object with `row_difference`, e.g. surrogates.Taylor(...); got "
+            f"{brief(surrogate)}."
         )
     if isinstance(surrogate, ResidualSurrogate) and surrogate.log_likelihood is not posterior.log_likelihood:
-        raise ValueError("`MetropolisHastings(posterior=..., surrogate=...)`: the surrogate is of another posterior.")
+        raise ValueError(f"`{kernel}(posterior=..., surrogate=...)`: the surrogate is of another posterior.")
     population = source.population
     if isinstance(surrogate, SummedSurrogate) and surrogate.num_rows != population.total:
         raise ValueError(
-            f"`MetropolisHastings(surrogate=...)`: the surrogate sums over {surrogate.num_rows:,} rows, and the source "
+            f"`{kernel}(surrogate=...)`: the surrogate sums over {surrogate.num_rows:,} rows, and the source "
             f"has {population.total:,}. Make both from the same data."
         )
 

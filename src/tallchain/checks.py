@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.abilities import ReadingProposal
 from tallchain.functions import QUICKLY, program
-from tallchain.types import Array, Posterior, Proposal, PyTree, Source, Target
+from tallchain.types import Array, Posterior, PyTree, Source, Target
 from tallchain.validation import brief, is_traced
 
 _EVALUATIONS = 2**18  # row likelihoods evaluated to look for values that are not finite
@@ -34,7 +35,14 @@ def check_position(call: str, position: Any) -> PyTree:
     return arrays
 
 
-def check_start(call: str, target: Target, proposal: Proposal, bound: Any, positions: PyTree) -> None:
+class Movable(Protocol):
+    """What moves positions: a proposal, or the dynamics of a kernel without a test."""
+
+    def check(self, position: PyTree) -> None:
+        """Refuse a position that it cannot move."""
+
+
+def check_start(call: str, target: Target, proposal: Movable, bound: Any, positions: PyTree) -> None:
     """Refuse a start from which this kernel cannot run; `positions` has the chains along the first axis."""
     _check_floats(call, positions)
     posterior, surrogate, source = target
@@ -47,9 +55,13 @@ def check_start(call: str, target: Target, proposal: Proposal, bound: Any, posit
     _ask_about_row(posterior.log_likelihood, first, row, source.population.total)
     if bound is not None:
         check_scalar("bound(position, candidate)", "It bounds the range over ALL rows.", bound, first, first)
+    if isinstance(proposal, ReadingProposal):
+        _check_gradient(posterior.log_likelihood, first, row, type(proposal).__name__)
     if not is_traced((target, proposal, positions)):
         proposal.check(first)
         _check_values(target, positions)
+        if isinstance(proposal, ReadingProposal):
+            _check_slopes(target, positions)
 
 
 def check_posterior(call: str, posterior: Any) -> None:
@@ -103,6 +115,18 @@ def check_scalar(call: str, hint: str, function: Any, *arguments: PyTree) -> Non
     if not hasattr(out, "shape") or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         got = f"shape {out.shape}, {out.dtype}" if hasattr(out, "shape") else repr(out)
         raise ValueError(f"`{call}` must return one float (shape ()); got {got}. {hint}")
+
+
+def _check_gradient(log_likelihood: Any, position: PyTree, row: PyTree, name: str) -> None:
+    """Refuse a likelihood that JAX cannot differentiate by the position."""
+    try:
+        jax.eval_shape(jax.grad(log_likelihood), position, row)
+    except Exception as error:  # whatever the user's function raises
+        said = (str(error).strip() or "no message").splitlines()[0]
+        raise ValueError(
+            f"`log_likelihood(position, row)` has no gradient by the position, and {name}(...) needs one: "
+            f"{type(error).__name__}: {said.rstrip('.')}. Use `RandomWalk`, which needs none."
+        ) from error
 
 
 def _raised(call: str, function: Any, arguments: tuple[PyTree, ...], error: Exception) -> str:
@@ -164,4 +188,29 @@ def _check_values(target: Target, positions: PyTree) -> None:
         raise ValueError(
             f"`log_likelihood(position, row)` is {values[chain, at]} at the initial position of chain {chain}, for the "
             f"row {brief(row)}. Start where every row is possible, and look for missing values in the data."
+        )
+
+
+@program(compiler_options=QUICKLY)
+def _slopes(posterior: Posterior, positions: PyTree, rows: PyTree) -> Array:
+    """Whether gradients of the log likelihood are finite, by chain and row."""
+
+    def one(position: PyTree, row: PyTree) -> Array:
+        leaves = jax.tree.leaves(jax.grad(posterior.log_likelihood)(position, row))
+        return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(positions, rows)
+
+
+def _check_slopes(target: Target, positions: PyTree) -> None:
+    chains = len(jax.tree.leaves(positions)[0])
+    rows = target.source.some_rows(max(1, min(64, _EVALUATIONS // chains)))
+    is_finite = np.asarray(_slopes(target.posterior, positions, rows))
+    if not is_finite.all():
+        chain, at = (int(i[0]) for i in np.nonzero(~is_finite))
+        row = jax.tree.map(lambda leaf: np.asarray(leaf[at]), rows)
+        raise ValueError(
+            f"the gradient of `log_likelihood(position, row)` is nan or infinite at the initial position of chain "
+            f"{chain}, for the row {brief(row)}. A branch of `jnp.where` that is not taken hands NaN on to the "
+            "gradient: replace what goes into it with another `jnp.where`."
         )

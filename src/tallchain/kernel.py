@@ -22,13 +22,14 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
+from tallchain.abilities import CostlyProposal, ReadingProposal, ScaledProposal
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
-from tallchain.assembly import check_surrogate, fit_bound
+from tallchain.assembly import check_part, check_surrogate, fit_bound
 from tallchain.bounds import Bound, Fitted
 from tallchain.checks import check_position, check_start
 from tallchain.keys import as_threefry
 from tallchain.parts import check_registered, part, replace, set_fields, static
-from tallchain.surrogates.residual import needs_float64, residual
+from tallchain.residuals import needs_float64, residual
 from tallchain.threefry import same_key
 from tallchain.types import (
     AcceptanceTest,
@@ -37,13 +38,11 @@ from tallchain.types import (
     BoundedEvidence,
     BoundedTest,
     CensusSource,
-    CostlyProposal,
     Posterior,
     Proposal,
     PyTree,
     ReportingTest,
     RowFunction,
-    ScaledProposal,
     Source,
     SuitedSource,
     Surrogate,
@@ -74,12 +73,13 @@ class Randomness:
 
     proposal: Proposal | None
     """None if candidates need no noise."""
-    acceptance: AcceptanceTest
+    acceptance: AcceptanceTest | None
+    """None if there is no test."""
     like: Any = static()
     """Shapes of a position."""
 
     @classmethod
-    def of(cls, proposal: Proposal | None, acceptance: AcceptanceTest, position: PyTree) -> Randomness:
+    def of(cls, proposal: Proposal | None, acceptance: AcceptanceTest | None, position: PyTree) -> Randomness:
         """Make it for positions of these shapes."""
         leaves, structure = jax.tree.flatten(position)
         return cls(proposal, acceptance, (structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)))
@@ -91,7 +91,7 @@ class Randomness:
         position = jax.tree.unflatten(structure, [jnp.zeros(*shape) for shape in shapes])
         return Noise(
             () if self.proposal is None else self.proposal.draw(jr.fold_in(key, 0), position),
-            self.acceptance.draw(jr.fold_in(key, 1)),
+            () if self.acceptance is None else self.acceptance.draw(jr.fold_in(key, 1)),
             jr.fold_in(key, 2),
         )
 
@@ -169,13 +169,7 @@ class MetropolisHastings:
             ("proposal", proposal, "propose"),
             ("acceptance", acceptance, "judge"),
         ):
-            if isinstance(value, type) or not hasattr(value, need):
-                raise TypeError(
-                    f"`MetropolisHastings({name}=...)` must be an object with `{need}`; got {brief(value)}."
-                    + (f" Did you mean `{value.__name__}(...)`?" if isinstance(value, type) else "")
-                    + (" Use `regression.posterior`." if hasattr(value, "posterior") else "")
-                )
-            check_registered(f"MetropolisHastings({name}=...)", value)
+            check_part(f"MetropolisHastings({name}=...)", value, need)
         check_registered("MetropolisHastings(surrogate=...)", surrogate)
         share = proposal.share_waiting if isinstance(proposal, CostlyProposal) else 0.0
         if not (isinstance(share, int | float) and 0 <= share <= 1):
@@ -187,6 +181,8 @@ class MetropolisHastings:
         bound = fit_bound(bound, source, surrogate)
         if isinstance(acceptance, BoundedTest):
             acceptance.check(source.population, has_bound=isinstance(bound, Fitted))
+        if isinstance(proposal, ReadingProposal):
+            proposal.check_source(source.population, has_surrogate=surrogate is not None)
         appetite = acceptance.appetite(source.population)
         source = source.suited(appetite) if isinstance(source, SuitedSource) else source
         set_fields(

@@ -24,6 +24,7 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
+from tallchain.abilities import CostlyProposal
 from tallchain.census import census_of, is_time_for_census, is_time_now, read_on, scan
 from tallchain.cores import divisor, num_cores
 from tallchain.functions import SOON, program
@@ -33,7 +34,7 @@ from tallchain.machines import Lane, Machine, at, carried, check_trials, shown
 from tallchain.packing import Chunk, named_faults, num_words, pack
 from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
-from tallchain.types import Array, CostlyProposal, PyTree, Verdict
+from tallchain.types import Array, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
 _TOGETHER, _WRITTEN_OUT = 8, 4  # turns before an accelerator waits for the host to go on; turns that it is sent at once
@@ -193,6 +194,16 @@ class Runner:
         self._lanes = [jax.device_put(_waiting(self._shared[0], self._programs.lanes, part, draw)) for part in parts]
         return self
 
+    def restarted(self, kernel: Machine, draw: int) -> Self:
+        """Go on from here, at this draw of every chain, with other numbers in the kernel: the programs are the same."""
+        assert self._programs is not None
+        positions = self.positions
+        self._shared = jax.device_put((kernel, self._shared[1]))
+        randomness = kernel.randomness(jax.tree.map(lambda leaf: leaf[0], positions))
+        ahead = partial(self._programs.draw_ahead.func, jax.device_put(randomness))
+        self._programs = self._programs._replace(draw_ahead=ahead)
+        return self.start(positions, draw)
+
     def dispatch(self, *, last: int, turns: int) -> None:
         """Begin a chunk, and do not wait for it; `collect` does."""
         assert self._programs is not None
@@ -280,7 +291,7 @@ class Runner:
     @property
     def positions(self) -> PyTree:
         """Where the chains are."""
-        return self._joined([lanes.position for lanes in self._lanes])
+        return shown(self._shared[0], self._joined([lanes.position for lanes in self._lanes]))
 
     def _split(self, tree: PyTree) -> list[PyTree]:
         """Divide among the groups what has the chains along its first axis."""

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from tallchain import lockstep
 from tallchain.checking.faults import SamplingError, saving, warn_of
@@ -27,23 +26,20 @@ from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, single_key
 from tallchain.names import labels_of
 from tallchain.parts import replace
+from tallchain.residuals import digits, needs_float64
 from tallchain.schedule import Kernel, Schedule
 from tallchain.settings import Settings, is_exact, settings_of
-from tallchain.surrogates.residual import digits, needs_float64
 from tallchain.types import (
     Array,
-    BoundedTest,
     NotedSource,
-    PlacedSurrogate,
     PyTree,
     Source,
-    Surrogate,
 )
 from tallchain.validation import brief, is_truth, is_whole
+from tallchain.warmup import Recentre, Warmup, check_warmup
 
 _KEPT, _LEAST_KEPT = 1024, 16  # draws with moments, of all chains and of one
 _SHORT = 2**24  # rows that a run reads at least: below, compiling the sampler takes longer than running it
-_FAR = 1.0  # of chains from the reference of a surrogate, in their standard deviations
 
 
 def sample(
@@ -57,7 +53,8 @@ def sample(
     keep: Literal["draws", "moments"] = "draws",
     thin: int | None = None,
     schedule: Schedule | None = None,
-    recentre: Callable[[PyTree], Surrogate] | None = None,
+    recentre: Recentre | None = None,
+    adapt: bool = False,
     scan: int = 8,
     progress: bool | Callable[[int, int], None] = True,
     chunk_size: int | None = None,
@@ -88,9 +85,12 @@ def sample(
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
             surrogate was made (root mean square over coordinates), it is made again at their mean; never after. The
             kernel with that surrogate is `trace.kernel`. An exact test keeps its surrogate, for which its bound holds.
+        adapt: adapt the scale of the proposal in rounds of the warm-up, by the acceptance and the rows of all chains
+            (see `tallchain.tuning`); it is frozen afterwards, and `trace.kernel` has it.
         scan: proposals at which to read EVERY row, once, at the end. A minibatch does not know the rows it has not
             seen, so without the scan a few rows that carry the posterior go unnoticed. A warning says what it found; 0
-            leaves it out. An exact test needs none, but a bound that was given (`Bound(...)`) is checked so.
+            leaves it out. An exact test needs none, but a bound that was given (`Bound(...)`) is checked so. A
+            `StochasticGradient` has no decisions to check, so there is none.
         progress: show a progress bar (needs `rich`; without a terminal, a line every ten seconds or more); or a
             function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
@@ -98,9 +98,9 @@ def sample(
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
     thin = _thin(keep, thin, num_samples, num_chains)
-    _check_recentre(kernel, recentre, num_chains)
     key = single_key("sample(key=...)", key)
     schedule = Schedule() if schedule is None else schedule
+    check_warmup(kernel, num_warmup, num_chains, schedule, recentre, adapt)
     num_draws = num_warmup + num_samples
     began = time.perf_counter()
     recorder = Recorder(
@@ -115,10 +115,11 @@ def sample(
     one = jax.tree.map(lambda leaf: leaf[0], positions)
     names = labels_of(kernel.posterior, one)
     least = schedule.check(kernel, one, num_draws)
-    if least is not None:
+    if least is not None and isinstance(kernel, MetropolisHastings):
         wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = _notes_of(kernel.source), _is_one(positions)
+    warmup = Warmup(kernel, num_warmup, recentre, adapt=bool(adapt))
 
     def trace_of(last: _Last, found: _Found, *, is_interrupted: bool) -> Trace:
         return recorder.trace(
@@ -128,7 +129,7 @@ def sample(
             settings=last.settings,
             is_one_start=is_one_start,
             is_interrupted=is_interrupted,
-            notes=notes + found.notes,
+            notes=notes + warmup.notes + found.notes,
             scan=found.scan,
             scan_seconds=found.seconds,
             compile_seconds=time.perf_counter() - began - recorder.seconds - found.seconds,
@@ -143,6 +144,7 @@ def sample(
             return _Last()
 
     with catch_interrupt() as interrupt, digits(kernel.in_float64):
+        kernel = warmup.started(kernel)
         first = schedule.at(kernel, 0)
         check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
         runner = partial(
@@ -157,19 +159,16 @@ def sample(
             saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),
         ):
             run, report = runner(kernel).start(positions), partial(show_and_check, show, kernel, positions)
-            until = num_warmup // 2
-            if recentre and until:
-                fill(recorder, run, until, interrupt, report)
+            for stop in sorted(warmup.stops - {0}):
+                fill(recorder, run, stop, interrupt, report)
                 if not interrupt.is_set():
-                    kernel, note = _recentred(kernel, run.positions, until, recentre)
-                    notes += (note,)
-                    run = runner(kernel).start(run.positions, until)
+                    kernel, run = warmup.changed(stop, kernel, run, recorder.warmup, runner)
             fill(recorder, run, num_draws, interrupt, report)
         if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
         last, found = find_last(), _Found()
         is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
-        if scan and last.kernel and (not is_exact(kernel.acceptance) or needs_check(kernel)) and not interrupt.is_set():
+        if scan and last.kernel and _has_scan(kernel) and not interrupt.is_set():
             try:
                 found = _scanned(last.kernel, recorder, scan, fold_in(key, num_chains), interrupt, progress=progress)
             except Exception as error:
@@ -193,6 +192,11 @@ class _Found(NamedTuple):
     scan: Scan | None = None
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+
+
+def _has_scan(kernel: Kernel) -> bool:
+    """Whether rows that were not seen could matter: where there is no test at all, there is nothing to check."""
+    return isinstance(kernel, MetropolisHastings) and (not is_exact(kernel.acceptance) or needs_check(kernel))
 
 
 def _failed_check(error: Exception) -> str:
@@ -227,24 +231,6 @@ def _scanned(
     return _Found(found, time.perf_counter() - began, notes)
 
 
-def _recentred(
-    kernel: Kernel, positions: PyTree, draw: int, recentre: Callable[[PyTree], Surrogate]
-) -> tuple[Kernel, str]:
-    """Make the surrogate again at the chains' mean, if they are far from its reference; and say so."""
-    flat = np.asarray(jax.vmap(lambda position: ravel_pytree(position)[0])(positions), np.float64)
-    assert isinstance(kernel.surrogate, PlacedSurrogate)
-    if isinstance(kernel.acceptance, BoundedTest):
-        return kernel, "the surrogate stayed where it is: the bound of an exact test holds for it alone"
-    here = np.asarray(ravel_pytree(kernel.surrogate.position)[0], np.float64)
-    spread = flat.std(0)
-    far = float(np.sqrt(np.mean(((flat.mean(0) - here) / np.where(spread > 0, spread, 1)) ** 2)))
-    words = f"after {draw} warm-up draws the chains were {far:.2g} sd from the reference of the surrogate"
-    if far <= _FAR:
-        return kernel, f"{words}, which stayed"
-    moved = recentre(jax.tree.map(lambda leaf: jnp.mean(leaf, 0), positions))
-    return replace(kernel, surrogate=moved), f"{words}, which moved to their mean (a sweep over all rows)"
-
-
 def _notes_of(source: Source) -> tuple[str, ...]:
     return source.notes if isinstance(source, NotedSource) else ()
 
@@ -271,7 +257,8 @@ def _check_arguments(
     if not isinstance(kernel, Kernel):
         hint = " Use `prepared.kernel()`." if callable(getattr(kernel, "kernel", None)) else ""
         raise TypeError(
-            f"`sample(kernel=...)` must be a MetropolisHastings(...) or a FireflyMC(...); got {brief(kernel)}.{hint}"
+            "`sample(kernel=...)` must be a MetropolisHastings(...), a FireflyMC(...) or a StochasticGradient(...); "
+            f"got {brief(kernel)}.{hint}"
         )
     if not (schedule is None or isinstance(schedule, Schedule)):
         raise TypeError(
@@ -297,19 +284,6 @@ def _thin(keep: Any, thin: Any, num_samples: int, num_chains: int) -> int:
             f"{brief(thin)}."
         )
     return int(thin)
-
-
-def _check_recentre(kernel: Kernel, recentre: Any, num_chains: int) -> None:
-    if recentre is None:
-        return
-    if not callable(recentre):
-        raise TypeError(f"`sample(recentre=...)` must be a function of a position or None; got {brief(recentre)}.")
-    if not isinstance(kernel.surrogate, PlacedSurrogate):
-        raise ValueError("`sample(recentre=...)` needs a kernel with a surrogate that has a position, as Taylor does.")
-    if num_chains < 2:
-        raise ValueError(
-            "`sample(recentre=..., num_chains=1)`: the spread of the chains shows how far they are: run more."
-        )
 
 
 def _one_per_chain(kernel: Kernel, initial: PyTree, num_chains: int) -> PyTree:

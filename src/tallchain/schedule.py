@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,22 @@ from tallchain.firefly import FireflyMC
 from tallchain.functions import as_function
 from tallchain.kernel import MetropolisHastings
 from tallchain.parts import part, set_fields, static
-from tallchain.types import Array, PyTree, ScaledProposal
+from tallchain.stochastic import StochasticGradient
+from tallchain.types import Array, PyTree
 from tallchain.validation import brief, is_positive
 
-Kernel = MetropolisHastings | FireflyMC
+Kernel = MetropolisHastings | FireflyMC | StochasticGradient
+
+
+@runtime_checkable
+class Scaled(Protocol):
+    """What has a scale that may change: a proposal, or dynamics."""
+
+    def check(self, position: PyTree) -> None:
+        """Refuse a scale that is wrong, or does not fit the position."""
+
+    def with_scale(self, scale: Any) -> Any:
+        """Return the same with another scale; may be a tracer."""
 
 
 @part
@@ -24,7 +37,7 @@ class Schedule:
 
     Args:
         temperature: K as a function of the draw; None keeps the posterior's temperature.
-        scale: the proposal's scale as a function of the draw; None keeps the scale.
+        scale: the proposal's scale, or the step size of dynamics, as a function of the draw; None keeps it.
 
     The functions take the number of the draw as a traced integer, counted from 0 at the first WARM-UP draw, so write
     them with `jax.numpy`: `Schedule(temperature=lambda draw: jnp.where(draw < 400, 100.0, 1.0))`.
@@ -67,7 +80,7 @@ class Schedule:
                 least = min(float(value), least or float(value))
         if self.scale is None:
             return least
-        if not isinstance(kernel.proposal, ScaledProposal):
+        if not isinstance(kernel.proposal, Scaled):
             raise TypeError(
                 f"`Schedule(scale=...)` needs a proposal with a scale; {type(kernel.proposal).__name__} has none."
             )

@@ -11,9 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from tallchain.abilities import ReadingProposal
 from tallchain.firefly import FireflyMC
 from tallchain.functions import Function
 from tallchain.kernel import MetropolisHastings
+from tallchain.stochastic import StochasticGradient
 from tallchain.types import AcceptanceTest, ExactTest
 
 _LONGEST = 100
@@ -32,6 +34,10 @@ class Settings:
     """Whether a schedule sets the temperature."""
     is_exact: bool = False
     """Whether the test leaves the posterior unchanged, whatever the rows."""
+    gradients_per_row: int = 0
+    """Of the rows that a proposal reads, which are counted as scanned."""
+    is_tested: bool = True
+    """Whether there is a test at all."""
 
     @property
     def is_tempered(self) -> bool:
@@ -42,27 +48,42 @@ class Settings:
         """A line for each."""
         when = " at the last draw, by a schedule" if self.is_scheduled else ""
         tempered = "   tempered: NOT the posterior" if self.is_tempered else ""
+        many = "a gradient" if self.gradients_per_row == 1 else f"{self.gradients_per_row} gradients"
         return [
             f"test                 {self.test}{'   exact' if self.is_exact else ''}",
             f"proposal             {self.proposal}",
+            *([f"gradients            {many} of every row that it scans"] if self.gradients_per_row else []),
             f"prior                {self.prior}",
             f"temperature          {self.temperature:,.10g}{when}{tempered}",
         ]
 
 
-def settings_of(kernel: MetropolisHastings | FireflyMC, *, is_scheduled: bool = False) -> Settings:
+def settings_of(kernel: MetropolisHastings | FireflyMC | StochasticGradient, *, is_scheduled: bool = False) -> Settings:
     """Describe a kernel."""
+    test, proposal = _test_and_proposal(kernel)
     return Settings(
-        kernel.words if isinstance(kernel, FireflyMC) else describe(kernel.acceptance, static_only=True),
-        describe(kernel.proposal),
+        test,
+        proposal,
         name_of(kernel.posterior.log_prior),
         float(kernel.posterior.temperature),
         is_scheduled,
         is_exact(kernel.acceptance),
+        kernel.proposal.gradients_per_row if isinstance(kernel.proposal, ReadingProposal) else 0,
+        kernel.acceptance is not None,
     )
 
 
-def is_exact(test: AcceptanceTest) -> bool:
+def _test_and_proposal(kernel: MetropolisHastings | FireflyMC | StochasticGradient) -> tuple[str, str]:
+    if isinstance(kernel, StochasticGradient):
+        count = kernel.gradients_per_row
+        gradients = "1 gradient" if count == 1 else f"{count} gradients"
+        rows = f"{kernel.rows:,} rows an update, {gradients} of each"
+        return "none: every update is kept, so the draws are biased", f"{describe(kernel.dynamics)}, {rows}"
+    test = kernel.words if isinstance(kernel, FireflyMC) else describe(kernel.acceptance, static_only=True)
+    return test, describe(kernel.proposal)
+
+
+def is_exact(test: AcceptanceTest | None) -> bool:
     """Whether a test leaves the posterior unchanged, whatever the rows."""
     return isinstance(test, ExactTest) and test.is_exact
 

@@ -182,23 +182,6 @@ class Proposal(Protocol):
         """Make the candidate; most proposals do not use the target."""
 
 
-@runtime_checkable
-class ScaledProposal(Proposal, Protocol):
-    """A proposal whose scale a schedule may change."""
-
-    def with_scale(self, scale: PyTree) -> Proposal:
-        """Return the same proposal with another scale; may be a tracer."""
-
-
-@runtime_checkable
-class CostlyProposal(Proposal, Protocol):
-    """A proposal that is too costly to make at every turn for the few chains that have just decided."""
-
-    @property
-    def share_waiting(self) -> float:
-        """Share of the chains, from 0 to 1, that must wait for a candidate before they are made together."""
-
-
 class AcceptanceTest(Protocol):
     """A rule that asks for rows until it can decide. It never sees a parameter, a model or a proposal."""
 

@@ -18,8 +18,8 @@ from tallchain.bounds.measures import MEASURES
 from tallchain.models import families
 from tallchain.models.families.family import Family
 from tallchain.parts import replace
+from tallchain.residuals import residual
 from tallchain.surrogates import Predictors, Taylor
-from tallchain.surrogates.residual import residual
 
 D, PAIRS, DIRECTIONS = 5, 40, 500
 

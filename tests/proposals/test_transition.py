@@ -17,11 +17,12 @@ import tallchain as tc
 from conftest import SEED
 from scenarios import Scenario, normal_vector
 from skewed import AFFINE, DENSE, HMC, NUTS, SKEWED, Bent, Skewed, skewed_draws, target_of
+from tallchain.abilities import CostlyProposal
 from tallchain.functions import shared
 from tallchain.parts import part
 from tallchain.proposals import Adapted, Laplace, Transition, Whitened, adapt_transition, sample_surrogate
 from tallchain.surrogates import Taylor
-from tallchain.types import Array, CostlyProposal, Proposed, Target
+from tallchain.types import Array, Proposed, Target
 
 Z_LIMIT = checks.Z_LIMIT
 TRANSITIONS = {

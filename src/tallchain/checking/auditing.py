@@ -36,8 +36,9 @@ from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, make_key
 from tallchain.names import all_coordinates
+from tallchain.residuals import digits
 from tallchain.settings import describe, settings_of
-from tallchain.surrogates.residual import digits
+from tallchain.stochastic import StochasticGradient
 from tallchain.types import IntegratedTest
 from tallchain.validation import brief, check_switch, is_positive, is_whole
 
@@ -156,6 +157,11 @@ def _check_trace(kernel: Any, trace: Any) -> None:
         hint = " A trace loses its kernel when it is pickled: give the one that made it." if kernel is None else ""
         if isinstance(kernel, FireflyMC):
             hint = " FireflyMC is exact: there is no error to measure. `trace.summary()` shows how its chains agree."
+        if isinstance(kernel, StochasticGradient):
+            hint = (
+                " A StochasticGradient has no test, so there are no decisions to repeat: it keeps every update. "
+                "Compare its draws with those of a kernel that has a test."
+            )
         raise TypeError(f"`audit(kernel=...)` must be a MetropolisHastings(...); got {brief(kernel)}.{hint}")
     if not isinstance(trace, Trace):
         raise TypeError(f"`audit(trace=...)` must be a Trace, as from `sample(...)`; got {brief(trace)}.")

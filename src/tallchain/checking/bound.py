@@ -17,7 +17,7 @@ from tallchain.checking.trace import Trace
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, make_key, split
-from tallchain.surrogates.residual import digits
+from tallchain.residuals import digits
 from tallchain.threefry import same_key
 from tallchain.types import Array, Ask, PyTree
 from tallchain.validation import brief, is_whole

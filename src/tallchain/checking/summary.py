@@ -135,6 +135,10 @@ class Summary:
             )
         elif self.settings and self.settings.is_exact:
             lines.append("exact                the test is exact: its decisions need no check, only the chains do")
+        elif self.settings and not self.settings.is_tested:
+            lines.append(
+                "NO TEST              the step size and the noise of the gradients bias the draws: no check sees it"
+            )
         elif self.rows.share < 1:
             lines.append("NOT CHECKED          no scan of all rows: a few rows that carry the posterior go unnoticed")
         highest = max([0.0, *(p.r_hat for p in self.parameters if np.isfinite(p.r_hat))])

@@ -144,14 +144,19 @@ class Trace:
         found = [] if self.scan is None else self.scan.complaints()
         found += _words_of(self.left_out, has_moments=self.moments is not None)
         is_few = np.isfinite(self.log_ratio) & (self.rows_read < min(LEAST_ROWS, self.num_rows))
-        is_exact = self.settings is not None and self.settings.is_exact
-        if not is_exact and is_few.mean() > _FEW_SHARE:
+        needs_few = self.settings is not None and (self.settings.is_exact or not self.settings.is_tested)
+        if not needs_few and is_few.mean() > _FEW_SHARE:
             found.append(
                 f"{is_few.mean():.0%} of the decisions used fewer than {LEAST_ROWS} rows, too few to estimate a "
                 "variance. Give the test a larger batch"
             )
         total = self.decisions + self.warmup
-        if total.num_invalid:
+        if total.num_invalid and self.settings is not None and not self.settings.is_tested:
+            found.append(
+                f"{total.num_invalid} of {total.num_decisions} updates were not finite, and the chains stayed where "
+                "they were. Shorten the step, or start nearer to the mode"
+            )
+        elif total.num_invalid:
             found.append(
                 f"{total.num_invalid} of {total.num_decisions} log ratios were NaN or +inf and counted as rejections. "
                 "The posterior is wrong wherever that happens: find the positions where your log prior or log "

@@ -17,11 +17,11 @@ from tallchain.bounds.bound import ROUNDING
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import Pairs, make_pairs
 from tallchain.chunks import Keeper, Report
-from tallchain.firefly import FireflyMC
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.parts import part
 from tallchain.progress import shown
+from tallchain.schedule import Kernel
 from tallchain.sources.stored import Stored
 from tallchain.types import Array, Block, BoundedTest, PyTree
 
@@ -32,7 +32,7 @@ class BoundError(ValueError):
     """A row's part of a log ratio exceeds the bound that was given for it."""
 
 
-def show_and_check(show: Report, kernel: MetropolisHastings | FireflyMC, starts: PyTree, recorder: Keeper) -> None:
+def show_and_check(show: Report, kernel: Kernel, starts: PyTree, recorder: Keeper) -> None:
     """Show the progress; then raise an error that names a row, if the part of one was beyond its bound.
 
     Args:
@@ -44,7 +44,7 @@ def show_and_check(show: Report, kernel: MetropolisHastings | FireflyMC, starts:
     show(recorder)
     assert isinstance(recorder, Recorder)
     num_beyond = recorder.total.num_infinite
-    if not num_beyond or isinstance(kernel, FireflyMC) or not isinstance(kernel.acceptance, BoundedTest):
+    if not (num_beyond and isinstance(kernel, MetropolisHastings) and isinstance(kernel.acceptance, BoundedTest)):
         return
     one_each = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], starts)  # by chain and draw
     worst = worst_row(kernel, recorder.draws().position if recorder.has_draws else one_each)
@@ -55,9 +55,9 @@ def show_and_check(show: Report, kernel: MetropolisHastings | FireflyMC, starts:
     )
 
 
-def needs_check(kernel: MetropolisHastings | FireflyMC) -> bool:
+def needs_check(kernel: Kernel) -> bool:
     """Whether the test relies on constants that somebody gave: a row that is hardly ever drawn goes unnoticed."""
-    if isinstance(kernel, FireflyMC) or not isinstance(kernel.acceptance, BoundedTest):
+    if not (isinstance(kernel, MetropolisHastings) and isinstance(kernel.acceptance, BoundedTest)):
         return False
     return isinstance(kernel.bound, Fitted) and not kernel.bound.is_derived
 

@@ -19,7 +19,7 @@ import numpy as np
 from tallchain.arrays import as_floats, dot
 from tallchain.parts import part
 from tallchain.proposals.laplace import Laplace
-from tallchain.surrogates.residual import digits, needs_float64, widened
+from tallchain.residuals import digits, needs_float64, widened
 from tallchain.types import Array, Block, Posterior, PyTree, Source
 
 _LEAST = 1e-30  # a gap that rounding made 0: its logarithm is finite

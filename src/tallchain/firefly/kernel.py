@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.abilities import CostlyProposal, ScaledProposal
 from tallchain.acceptance import Metropolis
 from tallchain.arrays import as_floats, dot
 from tallchain.firefly.bound import Bound, Expected, Sums, expect, slope, sum_rows
@@ -34,18 +35,7 @@ from tallchain.parts import check_registered, part, replace, set_fields, static
 from tallchain.proposals import RandomWalk
 from tallchain.sources import as_source
 from tallchain.sources.stored import Stored
-from tallchain.types import (
-    Array,
-    CostlyProposal,
-    Posterior,
-    Proposal,
-    Proposed,
-    PyTree,
-    ScaledProposal,
-    Source,
-    Target,
-    Verdict,
-)
+from tallchain.types import Array, Posterior, Proposal, Proposed, PyTree, Source, Target, Verdict
 from tallchain.validation import brief, is_positive
 
 _PROPOSED = 2.0  # dark rows proposed at a decision, for one that is bright
@@ -367,6 +357,6 @@ def _check_proposal(proposal: Any) -> None:
     check_registered("FireflyMC(proposal=...)", proposal)
     if isinstance(proposal, CostlyProposal):
         raise TypeError(
-            f"`FireflyMC(proposal=...)`: {type(proposal).__name__} needs a surrogate, and this kernel has none. Use "
-            "RandomWalk, PCN or firefly.Langevin."
+            f"`FireflyMC(proposal=...)`: {type(proposal).__name__} needs a surrogate, or rows of its own, and this "
+            "kernel has neither. Use RandomWalk, PCN or firefly.Langevin."
         )

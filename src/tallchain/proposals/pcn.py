@@ -11,6 +11,7 @@ So some of the steps may be those of a random walk, t' = t + 2.38/sqrt(d) L z, w
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -19,7 +20,8 @@ import numpy as np
 from jax import random as jr
 from jax.flatten_util import ravel_pytree
 
-from tallchain.arrays import dot
+from tallchain.abilities import Tuning
+from tallchain.arrays import as_floats, dot
 from tallchain.parts import part, replace, set_fields, static
 from tallchain.proposals.laplace import Laplace, check_laplace
 from tallchain.proposals.random_walk import BEST_WALK
@@ -69,6 +71,16 @@ class PCN:
     def with_scale(self, scale: Array | float) -> PCN:
         """Return the same proposal with another beta (for schedules)."""
         return replace(self, beta=scale)
+
+    @property
+    def tuning(self) -> Tuning:
+        """As a walk, in the angle whose sine is beta."""
+        return Tuning(order=1, speed=2, most=0.5 * math.pi / math.asin(min(float(self.beta), 1.0)))
+
+    def stretched(self, factor: float) -> PCN:
+        """Return the same steps with this many times the angle whose sine is beta, up to a quarter turn."""
+        angle = jnp.minimum(factor * jnp.arcsin(as_floats(self.beta)), 0.5 * math.pi)
+        return replace(self, beta=jnp.sin(angle))
 
     def draw(self, key: Array, position: PyTree) -> _Noise:
         """Draw standard normals, one per coordinate, and whether to walk."""

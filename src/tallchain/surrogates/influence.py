@@ -31,12 +31,12 @@ from tallchain.keys import make_key, split_words
 from tallchain.parts import part, static
 from tallchain.progress import shown
 from tallchain.proposals.laplace import Laplace, check_laplace
+from tallchain.residuals import digits, needs_float64, residual
 from tallchain.sources import as_source, check_plain
 from tallchain.sources.copying import allocate
 from tallchain.sources.rows import check_batch_size
 from tallchain.sources.sweeping import row_at
 from tallchain.surrogates.plans import Plan, choose_plan, make_plans
-from tallchain.surrogates.residual import digits, needs_float64, residual
 from tallchain.threefry import wrap
 from tallchain.types import (
     Array,

@@ -15,8 +15,8 @@ from tallchain.arrays import as_floats
 from tallchain.functions import program
 from tallchain.models.likelihood import layout_of, regression_of
 from tallchain.parts import part
+from tallchain.residuals import digits, needs_float64, widened
 from tallchain.surrogates.predictor_sums import sum_predictors
-from tallchain.surrogates.residual import digits, needs_float64, widened
 from tallchain.types import Array, Block, Posterior, PyTree, Source
 
 _DIRECTIONS = 64  # in which a block is differentiated twice at a time

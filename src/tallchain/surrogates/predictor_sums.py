@@ -21,7 +21,7 @@ from tallchain.models.families.family import Derivatives
 from tallchain.models.layout import Layout, Term
 from tallchain.models.likelihood import layout_of
 from tallchain.parts import part
-from tallchain.surrogates.residual import digits, needs_float64, widened
+from tallchain.residuals import digits, needs_float64, widened
 from tallchain.types import Array, Block, Posterior, PyTree, Source
 
 _PRECISION = lax.Precision.HIGHEST

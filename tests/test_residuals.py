@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Shuffled, audit, prepare, sample
+from tallchain.residuals import digits, needs_float64, residual
 from tallchain.sources import WithReplacement
 from tallchain.surrogates.passes import Passes
-from tallchain.surrogates.residual import digits, needs_float64, residual
 
 RANDOM = np.random.default_rng(3)
 FEATURES = RANDOM.normal(size=(2000, 3)).astype(np.float32)

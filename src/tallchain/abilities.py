@@ -1,0 +1,60 @@
+"""What a proposal may be able to do beyond proposing: named abilities, found by `isinstance`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from tallchain.types import Population, Proposal, PyTree
+
+
+class Tuning(NamedTuple):
+    """How the acceptance and the speed of a proposal depend on its scale; see `tallchain.tuning`."""
+
+    order: float
+    """The standard deviation of the log ratio grows as scale^order."""
+    speed: float
+    """The speed grows as scale^speed, times the acceptance."""
+    most: float = math.inf
+    """The largest factor by which the scale can grow."""
+
+
+@runtime_checkable
+class ScaledProposal(Proposal, Protocol):
+    """A proposal whose scale a schedule may change."""
+
+    def with_scale(self, scale: PyTree) -> Proposal:
+        """Return the same proposal with another scale; may be a tracer."""
+
+
+@runtime_checkable
+class TunableProposal(Proposal, Protocol):
+    """A proposal whose scale can be adapted to the acceptance."""
+
+    @property
+    def tuning(self) -> Tuning:
+        """How its acceptance depends on the scale."""
+
+    def stretched(self, factor: float) -> Proposal:
+        """Return the same proposal with this many times the scale."""
+
+
+@runtime_checkable
+class CostlyProposal(Proposal, Protocol):
+    """A proposal that is too costly to make at every turn for the few chains that have just decided."""
+
+    @property
+    def share_waiting(self) -> float:
+        """Share of the chains, from 0 to 1, that must wait for a candidate before they are made together."""
+
+
+@runtime_checkable
+class ReadingProposal(Proposal, Protocol):
+    """A proposal that reads rows, of the source of the kernel."""
+
+    @property
+    def gradients_per_row(self) -> int:
+        """Gradients of each row that is read."""
+
+    def check_source(self, population: Population, *, has_surrogate: bool) -> None:
+        """Refuse a source that cannot give them."""
