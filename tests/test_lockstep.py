@@ -216,3 +216,11 @@ def test_trials_may_hold_keys_of_any_kind(impl: str) -> None:
         for test in (tc.Metropolis(), Keyed(tc.Metropolis(), impl))
     )
     np.testing.assert_allclose(plain.position, keyed.position, rtol=1e-6)
+
+
+def test_a_run_can_start_again_from_the_same_array() -> None:
+    """The lanes are given away to each chunk; what the caller has is not."""
+    keys, starts = jax.random.split(jax.random.key(0), 8), jnp.full(8, 0.5)
+    run = lockstep.Runner(few_rows(proposal=tc.RandomWalk(0.6)), tc.Schedule(), keys, 4, groups=1)
+    first, second = (run.start(starts)(last=4, turns=100)[1].position for _ in range(2))
+    np.testing.assert_array_equal(first, second)

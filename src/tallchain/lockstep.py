@@ -82,7 +82,8 @@ def _waiting(kernel: Machine, shapes: Lane, positions: PyTree, draw: int) -> Lan
 
     count = shapes.draw.shape
     numbers: Any = np.full(count, draw, np.int32), np.ones(count, bool)
-    return Lane(numbers[0], positions, kernel.resting(jax.tree.map(empty, shapes.trial), positions), numbers[1])
+    own = jax.tree.map(np.array, positions)  # the caller's are not given away with the lanes
+    return Lane(numbers[0], own, kernel.resting(jax.tree.map(empty, shapes.trial), positions), numbers[1])
 
 
 def _run(
