@@ -35,7 +35,7 @@ PLAN = [
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets")},
     {name: (name,) for name in ("surrogates", "bounds")},
     {"kernel": ("kernel", "assembly", "firefly", "stochastic", "schedule", "settings")},
-    {"lockstep": ("lockstep", "machines", "census", "packing", "chunks", "digest")},
+    {"lockstep": ("lockstep", "machines", "census", "packing", "chunks", "digest", "mixing")},
     {"checking": ("checking",)},
     {"sample": ("sample", "warmup", "tuning")},
     {"prepare": ("prepare", "prepared", "weighing")},

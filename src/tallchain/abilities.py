@@ -17,6 +17,8 @@ class Tuning(NamedTuple):
     """The speed grows as scale^speed, times the acceptance."""
     most: float = math.inf
     """The largest factor by which the scale can grow."""
+    turns: bool = False
+    """Whether long trajectories turn back to where they began."""
 
 
 @runtime_checkable

@@ -103,6 +103,7 @@ def sample(
     check_warmup(kernel, num_warmup, num_chains, schedule, recentre, adapt)
     num_draws = num_warmup + num_samples
     began = time.perf_counter()
+    warmup = Warmup(kernel, num_chains, num_warmup, recentre, adapt=bool(adapt))
     recorder = Recorder(
         kernel.source.population.total,
         num_chains,
@@ -110,6 +111,7 @@ def sample(
         num_warmup,
         thin=thin,
         with_moments=keep == "moments",
+        watch=warmup.watch,
     )
     positions = _one_per_chain(kernel, initial, num_chains)
     one = jax.tree.map(lambda leaf: leaf[0], positions)
@@ -119,7 +121,6 @@ def sample(
         wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = _notes_of(kernel.source), _is_one(positions)
-    warmup = Warmup(kernel, num_warmup, recentre, adapt=bool(adapt))
 
     def trace_of(last: _Last, found: _Found, *, is_interrupted: bool) -> Trace:
         return recorder.trace(

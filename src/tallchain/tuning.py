@@ -17,6 +17,12 @@ nothing was accepted says that the scale was too long, and no later one comes ne
 logarithmic scale). Once a round asks for less than 1.5 times more or less, the scale is the geometric mean of what the
 rounds from there on ask for: the noise of their acceptance averages out. The last round leaves no
 scale that is longer than those that were tried, and if it went wrong, that of the best round.
+
+Theory may be wrong about the speed. Trajectories turn back: they get no longer than a quarter turn, by how far the
+accepted ones lead. Between modes longer steps gain more than theory says, and noise may do other things. So the
+effective draws per row of the rounds are compared (see `tallchain.mixing`). A round that is clearly worse than one
+before it ends the search by theory; the last rounds try a scale above and one below the best; and where these show a
+scale that is clearly better than the one of theory, it is taken, by a parabola through the rounds near it.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ from scipy.special import expit, ndtr
 
 from tallchain.abilities import Tuning
 from tallchain.acceptance import Barker, Combined, Metropolis, MinibatchBarker, NormalBarker, Penalty
+from tallchain.mixing import Moves
 from tallchain.types import AcceptanceTest
 
 _ROUNDS = 8
@@ -39,6 +46,10 @@ _FAILED = 0.15  # acceptance over the best one, at which a scale is far too long
 _CERTAIN = 0.99  # acceptance over that of the shortest steps, from which on it says no more
 _BELIEF = 0.1  # weight of what is assumed of rows, against rounds
 _APART, _NEAR = 1.2, 3.0  # rounds whose scales differ so much show how s, and rows, depend on the scale
+_TRIALS = 2  # rounds before the last one that try another scale than that of theory
+_STEP = math.log(1.4)  # to that scale
+_QUARTER, _CLEAR_TURN = 0.5 * math.pi, 2.0  # a turn of less is not that of a longer trajectory
+_CLEARLY = math.log(1.2)  # better, at least, and by two standard errors
 _SPREADS = np.geomspace(1e-3, 1e2, 8001)  # s
 _CHANGES = np.linspace(-math.log(_MOST_CHANGE), math.log(_MOST_CHANGE), 801)  # of the log of the scale
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
@@ -71,6 +82,41 @@ class Round(NamedTuple):
     """Of them, those that the shortest steps would read too."""
     log_s: float
     """NaN if the acceptance says no more than whether the scale is too small or too large."""
+    moves: Moves | None = None
+
+
+class Points(NamedTuple):
+    """Effective draws per row against the scale, both as logarithms."""
+
+    at: np.ndarray
+    gain: np.ndarray
+    error: np.ndarray
+
+    @property
+    def best(self) -> int:
+        """Which has the most."""
+        return int(np.argmax(self.gain))
+
+    def nearest(self, at: float) -> int:
+        """Which is nearest to a scale; the latest of several."""
+        return len(self.at) - 1 - int(np.argmin(np.abs(self.at - at)[::-1]))
+
+    def is_clearly_better(self, one: int, other: int) -> bool:
+        """Whether one is better by more than chance, and enough to matter."""
+        noise = 2 * math.hypot(self.error[one], self.error[other])
+        return bool(self.gain[one] - self.gain[other] > max(_CLEARLY, noise))
+
+    def top(self) -> float:
+        """The best scale by a parabola through the points near the best one; that point itself if they lie on none."""
+        middle = float(self.at[self.best])
+        near = np.abs(self.at - middle) < 2.5 * _STEP
+        at, gain, error = self.at[near] - middle, self.gain[near], np.hypot(self.error[near], 0.05)
+        if len(set(np.round(at, 2))) < 3:
+            return middle
+        parabola = np.polyfit(at, gain, 2, w=1 / error)
+        if parabola[0] >= 0 or np.any(np.abs(np.polyval(parabola, at) - gain) > 3 * error):
+            return middle
+        return middle + float(np.clip(-0.5 * parabola[1] / parabola[0], at.min(), at.max()))
 
 
 @dataclasses.dataclass
@@ -85,6 +131,10 @@ class Tuner:
     rounds: list[Round] = dataclasses.field(default_factory=list)
     _asked: list[float] = dataclasses.field(default_factory=list)
     """Logarithms of the factors that the rounds since the last large change ask for."""
+    _is_measured: bool = False
+    """Whether the rounds have shown that another scale than that of theory is better."""
+    _is_turning: bool = False
+    """Whether trajectories would turn back at the scale of theory."""
 
     @property
     def ends(self) -> list[int]:
@@ -92,12 +142,14 @@ class Tuner:
         shares = np.cumsum(np.linspace(1, 3, _ROUNDS))
         return sorted({max(int(self.num_warmup * share / shares[-1]), 1) for share in shares})
 
-    def update(self, acceptance: float, rows: float = 1.0, least: float = math.inf) -> float:
+    def update(
+        self, acceptance: float, rows: float = 1.0, least: float = math.inf, moves: Moves | None = None
+    ) -> float:
         """End a round; return the factor for the next."""
         curve, here = self._curve(acceptance), math.log(self.factor)
         is_telling = self._failure < acceptance < _CERTAIN * curve[0]
         log_s = float(np.interp(-acceptance, -curve, np.log(_SPREADS))) if is_telling else math.nan
-        self.rounds.append(Round(here, acceptance, rows, min(rows, least), log_s))
+        self.rounds.append(Round(here, acceptance, rows, min(rows, least), log_s, moves))
         if acceptance <= self._failure:
             change = _CHANGES[0]
             shorter = [
@@ -110,7 +162,7 @@ class Tuner:
         else:
             change = _CHANGES[-1]
         self._asked = [*self._asked, here + change] if is_telling and abs(change) <= math.log(_SETTLED) else []
-        log_factor = float(np.mean(self._asked)) if self._asked else here + change
+        log_factor = self._checked(float(np.mean(self._asked)) if self._asked else here + change)
         self.factor = math.exp(self._within(log_factor, here, is_last=len(self.rounds) == len(self.ends)))
         return self.factor
 
@@ -138,6 +190,73 @@ class Tuner:
         wanted = _CHANGES[np.argmax(self.tuning.speed * _CHANGES + chances - np.log(self._rows_after_changes))]
         return float(np.clip(wanted * self.tuning.order / self._order, _CHANGES[0], _CHANGES[-1]))
 
+    # ---- what the rounds have shown -------------------------------------------------------------
+
+    def _checked(self, by_theory: float) -> float:
+        """Return the scale to try next, or to end with: that of theory, unless the rounds contradict it."""
+        by_theory = self._before_turning(by_theory)
+        points = self._points()
+        left = len(self.ends) - len(self.rounds)
+        if points is None or self._tried[-1] is not self.rounds[-1]:
+            return by_theory
+        best = points.best
+        self._is_measured = points.is_clearly_better(best, points.nearest(by_theory))
+        if left <= 1:
+            return points.top() if self._is_measured else by_theory
+        if self._is_measured or left <= _TRIALS + 1:
+            return self._beside(points, by_theory)
+        return by_theory
+
+    def _before_turning(self, by_theory: float) -> float:
+        """At most the scale at which trajectories make a quarter turn.
+
+        A turn looks the same as that and a full one, so the shortest trajectories say how far longer ones turn; and if
+        no shorter ones than those of the last round were tried, they are. If longer ones seem to turn less, the
+        shorter ones have made more than half a turn.
+        """
+        tried = [(each.log_factor, each.moves, each.acceptance) for each in self._tried if each.moves is not None]
+        if not (self.tuning.turns and math.isinf(self.tuning.most) and tried):
+            return by_theory
+        variance, angle = tried[-1][1].variance, 0.0  # of trajectories of factor 1
+        for log_factor, moves, acceptance in sorted(tried, key=lambda each: each[0]):
+            seen, expected = max(moves.turn(acceptance, variance), 1e-6), angle * math.exp(log_factor)
+            if seen < 0.7 * expected < 0.7 * _CLEAR_TURN:
+                angle = (2 * math.pi - expected) / math.exp(log_factor)
+                break
+            if expected < _CLEAR_TURN:
+                angle = seen / math.exp(log_factor)
+        here = self.rounds[-1].log_factor
+        if len(tried) == 1 and angle * math.exp(here) < 0.5 * _QUARTER:
+            return here - math.log(_NEAR)
+        longest = math.log(_QUARTER / angle)
+        self._is_turning = longest < by_theory
+        return min(by_theory, longest)
+
+    def _beside(self, points: Points, by_theory: float) -> float:
+        """A scale above or below the best one, whichever was not tried yet, or the top of the parabola."""
+        middle = float(points.at[points.best]) if self._is_measured else by_theory
+        failed = [each.log_factor for each in self.rounds if each.acceptance <= self._failure]
+        highest = min([math.log(self.tuning.most), *(0.5 * (middle + each) for each in failed if each > middle)])
+        for way in (_STEP, -_STEP):
+            steps = (points.at - middle) / way
+            is_tried = np.any((steps > 0.25) & (steps < 2))
+            if not is_tried and middle + way <= highest:
+                return middle + way
+        return points.top() if self._is_measured else middle
+
+    def _points(self) -> Points | None:
+        """Effective draws per row of the rounds in which enough was accepted, all by the variances of the last one."""
+        rounds = [(each, each.moves) for each in self._tried if each.moves is not None]
+        if len(rounds) < 2:
+            return None
+        variance = rounds[-1][1].variance
+        found = [moves.log_effective(variance) for _, moves in rounds]
+        return Points(
+            np.array([each.log_factor for each, _ in rounds]),
+            np.array([of - math.log(each.rows) for (of, _), (each, _) in zip(found, rounds, strict=True)]),
+            np.array([error for _, error in found]),
+        )
+
     def _within(self, log_factor: float, here: float, *, is_last: bool) -> float:
         """Keep away from scales at which nothing was accepted, and from those that the proposal cannot have."""
         failed = [
@@ -148,7 +267,8 @@ class Tuner:
         if is_last and tried and self.rounds[-1].acceptance <= self._failure:
             log_factor = max(tried, key=self._gain).log_factor
         elif is_last and tried:
-            log_factor = min(max(log_factor, here - math.log(_SETTLED)), max(each.log_factor for each in tried))
+            least = -math.inf if self._is_measured else here - math.log(_SETTLED)
+            log_factor = min(max(log_factor, least), max(each.log_factor for each in tried))
         return min(log_factor, math.log(self.tuning.most))
 
     def _gain(self, each: Round) -> float:
@@ -183,6 +303,8 @@ class Tuner:
     @property
     def is_lost(self) -> bool:
         """Whether nearly nothing was accepted in any round, or all in the last, though the scale could grow."""
+        if self._is_measured or self._is_turning:
+            return False
         last = self.rounds[-1]
         is_longest = last.log_factor >= math.log(self.tuning.most) - 1e-6
         return all(each.acceptance <= self._failure for each in self.rounds) or (
@@ -193,10 +315,15 @@ class Tuner:
     def words(self) -> str:
         """What was done, for a summary."""
         last, best = self.rounds[-1], best_acceptance(self.test, self.tuning)
+        of_theory = f"{best:.3f} would be best if rows were free"
+        if self._is_measured:
+            of_theory = "the draws of the rounds showed that this scale is better than the one of theory"
+        elif self._is_turning:
+            of_theory = "longer trajectories would turn back"
         at_most = ", the longest there is" if self.factor >= self.tuning.most * 0.999 else ""
         return (
             f"the scale was adapted in {len(self.rounds)} rounds of the warm-up, to {self.factor:.3g} times the one "
-            f"given{at_most}; acceptance {last.acceptance:.3f} in the last ({best:.3f} would be best if rows were free)"
+            f"given{at_most}; acceptance {last.acceptance:.3f} in the last ({of_theory})"
         )
 
 

@@ -15,6 +15,7 @@ from tallchain.abilities import ReadingProposal, TunableProposal
 from tallchain.checking.trace import Tally
 from tallchain.kernel import MetropolisHastings
 from tallchain.lockstep import Runner
+from tallchain.mixing import Watch
 from tallchain.parts import replace
 from tallchain.schedule import Kernel, Schedule
 from tallchain.types import BoundedTest, PlacedSurrogate, PyTree, Surrogate
@@ -33,13 +34,17 @@ class Warmup:
     What is changed depends on finished draws alone, so the draws of a key do not depend on the size of chunks.
     """
 
-    def __init__(self, kernel: Kernel, num_warmup: int, recentre: Recentre | None, *, adapt: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, num_chains: int, num_warmup: int, recentre: Recentre | None, *, adapt: bool
+    ) -> None:
         self.notes: tuple[str, ...] = ()
         self._recentre, self._half = recentre, num_warmup // 2
         self._tuner: Any = None
         self._given: Any = kernel.proposal
         self._gradients = self._given.gradients_per_row if isinstance(self._given, ReadingProposal) else 1
         self._before = Tally()
+        self.watch = Watch(num_chains) if adapt else None
+        """The draws since the last round, until the scale is found."""
         self.stops = {self._half} if recentre else set()
         if adapt:
             from tallchain.tuning import Tuner  # SciPy, which only an adaptation needs
@@ -63,9 +68,12 @@ class Warmup:
             decisions = max(seen.num_decisions, 1)
             gradients = self._gradients * seen.rows_scanned / decisions
             rows = max(seen.rows_read / decisions + gradients, 1.0)
-            factor = self._tuner.update(seen.num_accepted / decisions, rows, self._appetite + gradients)
+            assert self.watch is not None
+            share = seen.num_accepted / decisions
+            factor = self._tuner.update(share, rows, self._appetite + gradients, self.watch.moves())
             kernel = replace(kernel, proposal=self._given.stretched(factor))
             if draw == self._tuner.ends[-1]:
+                self.watch.is_on = False
                 self.notes += (self._tuner.words,)
                 if self._tuner.is_lost:
                     said = f"`sample(adapt=True)` found no scale: {self._tuner.words}. {_LOST}"

@@ -164,7 +164,9 @@ def cost(trace: tc.Trace) -> dict[str, float]:
 
 
 def effective_share(draws: np.ndarray) -> float:
-    """Effective draws per draw of the worst parameter, from the spread of the chains' means; at most 1."""
+    """Effective draws per draw for the worst mean or variance, from the spread of the chains' means; at most 1."""
+    deviations = draws - draws.mean((0, 1))
+    draws = np.concatenate([deviations, deviations**2], 2)
     of_means = draws.mean(1).var(0, ddof=1) * draws.shape[1]
     return float(min(np.min(draws.var((0, 1)) / np.maximum(of_means, 1e-300)), 1.0))
 

@@ -13,6 +13,7 @@ from tallchain.checking.trace import Tally, Trace
 from tallchain.cores import in_order, num_cores
 from tallchain.digest import Shapes, Span, power_of_two, sums, thinned
 from tallchain.lockstep import Drawn, Runner
+from tallchain.mixing import Watch
 from tallchain.names import in_order_of
 from tallchain.packing import Chunk, num_words, unpack
 from tallchain.types import PyTree, Verdict
@@ -33,6 +34,7 @@ class Recorder:
         *,
         thin: int = 1,
         with_moments: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.num_rows = num_rows
         self.num_warmup = num_warmup
@@ -46,6 +48,7 @@ class Recorder:
         """Time spent sampling, so far: the caller adds to it."""
         self._shape = (num_chains, -(-num_samples // thin))
         self._gatherer = Gatherer(num_chains, num_samples, num_warmup) if with_moments else None
+        self._watch = watch
         self._kept: np.ndarray | None = None
         """Packed, by chain and draw."""
         self._like: Drawn | None = None
@@ -76,7 +79,8 @@ class Recorder:
         What the device has to do for it is begun; the function returned does the rest.
         """
         before, after = self.draw, draw.astype(np.int64)
-        take_moments = self._gatherer.add(chunk, before, after) if self._gatherer else lambda: None
+        keepers = [keeper for keeper in (self._gatherer, self._watch) if keeper]
+        others = [keeper.add(chunk, before, after) for keeper in keepers]
         divided, added = self._begin(chunk, before, after)
         firsts = np.cumsum([0, *map(len, divided.records)])
 
@@ -96,7 +100,8 @@ class Recorder:
             for warmup, rest in [self._tallies(before, after, added)] if added else tallies:
                 self.total += warmup + rest
                 self.warmup += warmup
-            take_moments()
+            for take_others in others:
+                take_others()
             self.draw, self._drawn = after, None
 
         return take

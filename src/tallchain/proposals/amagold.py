@@ -86,7 +86,7 @@ class Amagold:
     @property
     def tuning(self) -> Tuning:
         """As Hamiltonian trajectories."""
-        return Tuning(order=2, speed=2)
+        return Tuning(order=2, speed=2, turns=True)
 
     def stretched(self, factor: float) -> Amagold:
         """Return the same steps with this many times the scale."""

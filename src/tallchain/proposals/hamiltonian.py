@@ -123,7 +123,7 @@ class Hamiltonian:
     def tuning(self) -> Tuning:
         """A trajectory leaves an error of second order; longer steps lead further, up to a quarter turn in all."""
         most = math.inf if self.laplace is None else max(0.5 * math.pi / self.num_steps / float(self.scale), 1.0)
-        return Tuning(order=2, speed=2, most=most)
+        return Tuning(order=2, speed=2, most=most, turns=True)
 
     def stretched(self, factor: float) -> Hamiltonian:
         """Return the same trajectories with this many times the scale."""
