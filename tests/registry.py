@@ -12,6 +12,7 @@ from tallchain.acceptance import (
     MHSS,
     Austere,
     Barker,
+    BinomialMHSS,
     Combined,
     Confidence,
     Metropolis,
@@ -37,14 +38,16 @@ ACCEPTANCE = {
     "austere designed": lambda: Austere.nonconservative(FEW_ROWS, 0.05),
 }
 
-# These need a bound, and rows that are independent.
+# These need a bound, and rows that are independent; or, by name below, that come once, row by row.
 EXACT = {
     "mh-ss": MHSS,
     "mh-ss in two stages": partial(MHSS, two_stages=True),
     "scalable": ScalableMH,
     "tuna": partial(TunaMH, 0.01),
     "all rows": partial(MHSS, limit=0.5),
+    "mh-ss without replacement": BinomialMHSS,
 }
+ROW_BY_ROW = ("mh-ss without replacement",)
 
 # Settings of a test above, with nothing of their own for the engine to trip over.
 SETTINGS = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checks import check_records
-from registry import ACCEPTANCE, EXACT, FEW_ROWS, PROPOSALS, REWEIGHTED, SETTINGS, SOURCES, UNSOUND
+from registry import ACCEPTANCE, EXACT, FEW_ROWS, PROPOSALS, REWEIGHTED, ROW_BY_ROW, SETTINGS, SOURCES, UNSOUND
 from scenarios import COVARIANCE, SCENARIOS
 from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Trace, WithReplacement, lockstep, sample
 from tallchain.bounds import Bound
@@ -68,9 +68,10 @@ def test_contract_of_an_exact_test(test: str, key: jax.Array) -> None:
     target = SCENARIOS["normal vector"]()
     rows, place = target.data[:FEW_ROWS], {"a": np.float32(0.3), "b": np.float32(-0.2)}
     steepest = np.linalg.eigvalsh(np.linalg.inv(COVARIANCE))[-1]
+    weighted = WithReplacement(rows, 3, weights=1 + np.arange(FEW_ROWS) % 3)
     kernel = MetropolisHastings(
         target.posterior,
-        WithReplacement(rows, 3, weights=1 + np.arange(FEW_ROWS) % 3),
+        SOURCES["row by row"](rows, 3) if test in ROW_BY_ROW else weighted,
         proposal=PROPOSALS["pcn and walk"](),
         acceptance=EXACT[test](),
         surrogate=Taylor(target.posterior, rows, place, 1),

@@ -35,6 +35,8 @@ class Population(NamedTuple):
 
     num_data: int = 0
     """Rows of the data, if some have several copies, each a part of a row; else 0."""
+    is_simple: bool = False
+    """Whether the rows of a decision are a simple random sample: without replacement, every set of them alike."""
 
     @property
     def total(self) -> int:
@@ -239,7 +241,7 @@ class ExactTest(AcceptanceTest, Protocol):
 
 @runtime_checkable
 class BoundedTest(ExactTest, Protocol):
-    """A test that is exact if the kernel has a bound, and the rows are independent."""
+    """A test that is exact if the kernel has a bound, and rows come as it needs them."""
 
     def check(self, population: Population, *, has_bound: bool) -> None:
         """Refuse a kernel for which it is not."""

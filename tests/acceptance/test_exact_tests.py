@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,27 +13,19 @@ from scipy import stats
 from scipy.special import expit
 
 from conftest import SEED
+from five_rows import DATA, FAR, POSTERIOR, REFERENCE, STEEPEST, Example, X, Y, chances, example, kernel_of, swapped
 from refusals import refuse, table
-from tallchain import MetropolisHastings, Posterior, RandomWalk, Shuffled, Trace, WithReplacement, audit, sample
+from tallchain import MetropolisHastings, RandomWalk, Shuffled, Trace, WithReplacement, audit, sample
 from tallchain.acceptance import MHSS, ScalableMH, TunaMH
 from tallchain.acceptance.exact.base import PoissonTest
 from tallchain.acceptance.exact.poisson import PART, poisson
 from tallchain.bounds import Bound
-from tallchain.bounds.measures import MEASURES
 from tallchain.checking import SamplingError
-from tallchain.checking.scan import Pairs
-from tallchain.checking.trials import repeat
-from tallchain.functions import shared
 from tallchain.parts import part
 from tallchain.proposals import Laplace
 from tallchain.surrogates import Taylor
 from tallchain.types import Array
 
-X = np.array([(1, 0.5), (1, -1), (1, 2), (1, -0.3), (1, 1.2)])
-Y = np.array([1.0, 0, 1, 1, 0])
-HERE, THERE, REFERENCE = np.array([0.3, -0.2]), np.array([0.8, 0.5]), np.array([0.2, 0.1])
-STEEPEST = (1.0, 1 / 4, 1 / (6 * 3**0.5))
-FAR = 1e9  # five rows are fewer than some decisions expect: they would read all
 TESTS: dict[str, PoissonTest] = {
     "scalable": ScalableMH(FAR),
     "mh-ss": MHSS(FAR),
@@ -55,36 +45,6 @@ UNIFORM = (0.601120, 0.766341, 0.829466)
 OFFSETS, LIMITS = (-0.380000, 0.216049, -0.210872), (6.343695, 0.765700, 0.123717)
 
 
-class Example(NamedTuple):
-    """Five rows of a logistic regression, at an order of the expansion."""
-
-    parts: np.ndarray
-    """d_i."""
-    bounds: np.ndarray
-    """b_i."""
-    offset: float
-
-
-@cache
-def example(order: int) -> Example:
-    signs, z = 2 * Y - 1, X @ REFERENCE
-
-    def log_likelihoods(t: np.ndarray) -> np.ndarray:
-        return np.log(expit(signs * (X @ t)))
-
-    def expansions(t: np.ndarray) -> np.ndarray:
-        by = X @ (t - REFERENCE)
-        first, second = (Y - expit(z)) * by, -0.5 * expit(z) * expit(-z) * by**2
-        return (0 * z, first, first + second)[order]
-
-    known = expansions(THERE) - expansions(HERE)
-    parts = log_likelihoods(THERE) - log_likelihoods(HERE) - known
-    with jax.enable_x64(True):
-        apart = MEASURES["predictor"](order, *map(jnp.asarray, (HERE - REFERENCE, THERE - REFERENCE)), is_concave=True)
-    constants = STEEPEST[order] * np.linalg.norm(X, axis=1) ** (order + 1)
-    return Example(parts, constants * float(apart), float(known.sum() - (THERE @ THERE - HERE @ HERE) / 2))
-
-
 def enumerated(test: Any, of: Example) -> float:
     """P(accept), by the numbers of kept rows: independent Poisson numbers."""
     with jax.enable_x64(True):
@@ -96,10 +56,6 @@ def enumerated(test: Any, of: Example) -> float:
         chances = np.exp(sum(stats.poisson.logpmf(s, mean) for s, mean in zip(grids, means, strict=True)))
         product = sum(s * factor for s, factor in zip(grids, factors, strict=True))
         return float(np.sum(chances * np.exp(np.minimum(test.log_chance(of.offset, product), 0))))
-
-
-def swapped(of: Example) -> Example:
-    return Example(-of.parts, of.bounds, -of.offset)
 
 
 # ---- by enumeration ------------------------------------------------------------------------------
@@ -155,36 +111,6 @@ def test_poisson_numbers(mean: float) -> None:
 
 
 # ---- by repeated decisions -----------------------------------------------------------------------
-
-
-def _log_likelihood(t: Array, row: dict[str, Array]) -> Array:
-    return jax.nn.log_sigmoid((2 * row["y"] - 1) * (row["x"] @ t))
-
-
-POSTERIOR = Posterior(shared(lambda t: -0.5 * jnp.sum(t**2)), shared(_log_likelihood))
-DATA = {"x": np.float32(X), "y": np.float32(Y)}
-
-
-def kernel_of(test: Any, order: int, *, scale: float = 1.0, batch_size: int = 5) -> MetropolisHastings:
-    constants = scale * STEEPEST[order] * np.linalg.norm(X, axis=1) ** (order + 1)
-    bound = Bound(constants, order, position=np.float32(REFERENCE), measure="predictor", is_concave=True)
-    return MetropolisHastings(
-        POSTERIOR,
-        WithReplacement(DATA, batch_size, weights=constants),
-        proposal=RandomWalk(0.5),
-        acceptance=test,
-        surrogate=Taylor(POSTERIOR, DATA, np.float32(REFERENCE), order) if order else None,
-        bound=bound,
-    )
-
-
-def chances(kernel: MetropolisHastings, num_trials: int = 40_000) -> tuple[np.ndarray, np.ndarray]:
-    """P(accept) there and back, and the standard errors."""
-    pairs = Pairs(jnp.float32(HERE)[None], jnp.float32(THERE)[None], jnp.zeros(1))
-    trials = repeat(kernel, pairs, num_trials, key=jax.random.key(SEED), interrupt=threading.Event(), progress=False)
-    lanes = np.arange(len(trials.chances))[:, None] + np.arange(trials.chances.shape[1])
-    found = [trials.chances[lanes % 2 == way] for way in (0, 1)]
-    return np.array([each.mean() for each in found]), np.array([each.std() / len(each) ** 0.5 for each in found])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from tallchain.acceptance.austere import Austere
 from tallchain.acceptance.combined import Combined
 from tallchain.acceptance.confidence import Confidence
 from tallchain.acceptance.correction import Correction
-from tallchain.acceptance.exact import MHSS, ScalableMH, TunaMH
+from tallchain.acceptance.exact import MHSS, BinomialMHSS, ScalableMH, TunaMH
 from tallchain.acceptance.full_data import Barker, Metropolis
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
 from tallchain.acceptance.normal_barker import NormalBarker
@@ -14,6 +14,7 @@ __all__ = [
     "MHSS",
     "Austere",
     "Barker",
+    "BinomialMHSS",
     "Combined",
     "Confidence",
     "Correction",

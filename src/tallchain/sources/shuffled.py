@@ -118,7 +118,12 @@ class Shuffled(Stored):
     def population(self) -> Population:
         """N rows that do not repeat (except copies, each of them a part of a row)."""
         return Population(
-            self.num_rows, self.batch_size, repeats=False, num_exact=self.num_exact, num_data=self.num_data
+            self.num_rows,
+            self.batch_size,
+            repeats=False,
+            num_exact=self.num_exact,
+            num_data=self.num_data,
+            is_simple=not (self.windows or self.is_auto),
         )
 
     def suited(self, appetite: int) -> Shuffled:

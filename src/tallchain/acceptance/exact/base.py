@@ -1,15 +1,15 @@
-"""A decision of the exact subsampling tests: draw a Poisson number of rows in parts, then judge."""
+"""A decision of the exact subsampling tests: draw a random number of rows in parts, then judge."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import random as jr
 
 from tallchain.acceptance.evidence import batch_rows, check_batch
 from tallchain.acceptance.exact.counting import Kept, no_rows
-from tallchain.acceptance.exact.poisson import PART, poisson
+from tallchain.acceptance.exact.drawing import Drawing, Independent
 from tallchain.parts import part, static
 from tallchain.threefry import wrap
 from tallchain.types import Array, Ask, Judgement, Population
@@ -30,7 +30,7 @@ class _Memory(NamedTuple):
     held: Array
     """Rows of the first part, if they are still to be asked for."""
     parts: Array
-    """Further parts, each of 32 rows on average."""
+    """Further parts, each of about 32 rows on average."""
     is_census: Array
 
 
@@ -45,6 +45,8 @@ class PoissonTest:
     limit: float | None = static(None)
     batch: int | None = static(None)
 
+    drawing: ClassVar[Drawing] = Independent()
+    """How many rows it draws, and how."""
     is_exact = True
     """Whatever the rows, if the bound holds."""
 
@@ -86,7 +88,7 @@ class PoissonTest:
     # ---- the protocol --------------------------------------------------------------------------
 
     def check(self, population: Population, *, has_bound: bool) -> None:
-        """Refuse a kernel without a bound, and rows that are not independent."""
+        """Refuse a kernel without a bound, and rows that do not come as it needs them."""
         name = type(self).__name__
         if not has_bound:
             raise ValueError(
@@ -94,11 +96,9 @@ class PoissonTest:
                 "`bounds.regression_bound(...)` makes one for a regression, `Bound(constants, order)` holds your own; "
                 "`prepare(...).kernel()` has it where it pays."
             )
-        if not population.repeats:
-            raise ValueError(
-                f"`MetropolisHastings(source=..., acceptance={name}(...))` needs independent rows: use "
-                "`WithReplacement(data, batch_size, weights=...)`. Windows of a shuffled copy are not independent."
-            )
+        need = self.drawing.need(population)
+        if need is not None:
+            raise ValueError(f"`MetropolisHastings(source=..., acceptance={name}(...))` needs {need}")
 
     def appetite(self, population: Population) -> int:
         """Rows of one look: those of most decisions."""
@@ -118,10 +118,10 @@ class PoissonTest:
         limit = population.num_rows if self.limit is None else self.limit
         is_census = ~(rate <= limit)  # NaN too
         rate = jnp.where(is_census, 0, rate)
-        parts = jnp.maximum(jnp.ceil(rate / PART).astype(jnp.int32) - 1, 0)
-        first = poisson(noise.uniform, rate - PART * parts)
+        first, parts = self.drawing.first(noise.uniform, rate, population)
         held, asked = (first, jnp.zeros_like(first)) if self.judges_first else (jnp.zeros_like(first), first)
-        evidence = no_rows(self, noise.words, limit_of_row, rate)
+        rule, expected = self.drawing.rule(self, rate, population), self.drawing.expected(rate, population)
+        evidence = no_rows(rule, noise.words, limit_of_row, expected)
         ask = Ask(jnp.where(is_census, population.num_rows, asked), census=is_census)
         return _Memory(noise.log_u, noise.words, held, parts, is_census), evidence, ask
 
@@ -135,7 +135,7 @@ class PoissonTest:
         uniform = jr.uniform(jr.fold_in(wrap(memory.words), -1 - memory.parts), (), score.dtype)
         # None of 32 expected rows has a chance of 1e-14, less than the rounding of log u. (The kernel takes a test that
         # asks for nothing as one that cannot decide.)
-        count = jnp.maximum(poisson(uniform, jnp.asarray(PART, uniform.dtype)), 1)
+        count = jnp.maximum(self.drawing.further(uniform, self.rate(evidence.most), population), 1)
         ask = Ask(jnp.where(is_held, memory.held, count))
         left = memory._replace(
             held=jnp.zeros_like(memory.held), parts=jnp.where(is_held, memory.parts, memory.parts - 1)

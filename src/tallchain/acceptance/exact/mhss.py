@@ -30,7 +30,7 @@ class MHSS(PoissonTest):
 
     def __init__(self, limit: float | None = None, batch: int | None = None, *, two_stages: bool = False) -> None:
         if not is_truth(two_stages):
-            raise TypeError(f"`MHSS(two_stages=...)` must be True or False; got {brief(two_stages)}.")
+            raise TypeError(f"`{type(self).__name__}(two_stages=...)` must be True or False; got {brief(two_stages)}.")
         set_fields(self, limit=limit, batch=batch, two_stages=bool(two_stages))
         self.__post_init__()
 

@@ -1,10 +1,14 @@
-"""Poisson numbers by inversion, as one primitive: to trace its hundreds of steps takes longer than to compile them."""
+"""Poisson and binomial numbers by inversion, as one primitive.
+
+To trace its hundreds of steps would take longer than to compile them.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
@@ -24,10 +28,21 @@ def poisson(uniform: Array, mean: Array) -> Array:
 
     No loop that ends by chance, in which every chain would wait for the slowest.
     """
-    return _poisson.bind(uniform, mean)
+    return _inverted.bind(uniform, mean)
 
 
-def _write(context: Any, uniform: ir.Value, mean: ir.Value) -> list[ir.Value]:
+def binomial(uniform: Array, trials: Array, times: Array) -> Array:
+    """Return how many of some trials succeed, by inversion: each with probability 1 - exp(-times).
+
+    The number of trials times `times` is at most 32: at 0 the sum of terms begins with exp(-32) or more, and the next
+    term is (trials - k) (exp(times) - 1)/(k + 1) times the one before it. (jax.random.binomial has loops that end by
+    chance.)
+    """
+    numbers = (uniform, trials.astype(uniform.dtype) * times, trials.astype(uniform.dtype), jnp.expm1(times))
+    return jnp.minimum(_inverted.bind(*numbers), trials)  # beyond, all terms are 0
+
+
+def _write(context: Any, uniform: ir.Value, mean: ir.Value, *binomial: ir.Value) -> list[ir.Value]:
     type_ = ir.RankedTensorType(uniform.type)
 
     def number(value: float) -> ir.Value:
@@ -39,13 +54,18 @@ def _write(context: Any, uniform: ir.Value, mean: ir.Value) -> list[ir.Value]:
     for k in range(1, _TERMS):
         is_above = hlo.compare(uniform, total, hlo.ComparisonDirectionAttr.get("GE"))
         count = hlo.add(count, hlo.select(is_above, one, zero))
-        term = hlo.multiply(term, hlo.multiply(mean, number(1 / k)))
+        if binomial:
+            trials, odds = binomial
+            left = hlo.subtract(trials, number(k - 1))  # exactly 0 after the last one
+            term = hlo.multiply(term, hlo.multiply(left, hlo.multiply(odds, number(1 / k))))
+        else:
+            term = hlo.multiply(term, hlo.multiply(mean, number(1 / k)))
         total = hlo.add(total, term)
     return [hlo.convert(ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(32)), count)]
 
 
 def _map(numbers: Any, axes: Any) -> tuple[Array, int]:
-    return _poisson.bind(*along_first_axis(numbers, axes)), 0
+    return _inverted.bind(*along_first_axis(numbers, axes)), 0
 
 
 def _alone(*numbers: Array) -> Array:
@@ -54,9 +74,9 @@ def _alone(*numbers: Array) -> Array:
         return _compiled(*numbers)
 
 
-_poisson = Primitive("tallchain_poisson")
-_poisson.def_impl(_alone)
-_poisson.def_abstract_eval(lambda uniform, mean: uniform.update(dtype=np.dtype(np.int32), weak_type=False))
-batching.primitive_batchers[_poisson] = _map
-mlir.register_lowering(_poisson, _write, inline=False)
-_compiled = jax.jit(_poisson.bind)
+_inverted = Primitive("tallchain_poisson")
+_inverted.def_impl(_alone)
+_inverted.def_abstract_eval(lambda uniform, *_: uniform.update(dtype=np.dtype(np.int32), weak_type=False))
+batching.primitive_batchers[_inverted] = _map
+mlir.register_lowering(_inverted, _write, inline=False)
+_compiled = jax.jit(_inverted.bind)
