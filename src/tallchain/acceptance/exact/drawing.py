@@ -22,10 +22,7 @@ from tallchain.acceptance.exact.poisson import PART, binomial, poisson
 from tallchain.parts import part
 from tallchain.types import Array, Population
 
-_LEAST, _MOST = (
-    1e-30,
-    1e30,
-)  # A in formulas: 0 would be divided by, and an infinite one (all rows are read) times 0 is NaN
+_LEAST, _MOST = 1e-30, 1e30  # of A in formulas: 0 would be divided by, and infinity (all rows are read) times 0 is NaN
 
 
 class Drawing(Protocol):
