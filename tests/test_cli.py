@@ -9,7 +9,7 @@ import pytest
 
 from commands import call, made_up_trace, png_size, text
 from tallchain import __version__, cli
-from tallchain.experiments import correction, report, worst_case
+from tallchain.experiments import correction, gradients, report, worst_case
 
 TINY = ("--rows", "20000", "--chains", "4", "--draws", "50", "--warmup", "20", "--no-progress")
 OPTIONS = {
@@ -18,9 +18,10 @@ OPTIONS = {
         *("--rows", "--chains", "--draws", "--warmup", "--step", "--batch-size", "--sigma", "--test", "--seed"),
         *("--output", "--no-progress"),
     ],
-    ("reproduce",): ["--paper", "--output", "--seed", "--no-progress", "correction", "worst-case"],
+    ("reproduce",): ["--paper", "--output", "--seed", "--no-progress", "correction", "worst-case", "gradients"],
     ("reproduce", "correction"): ["--output", "--quick", "--no-progress"],
     ("reproduce", "worst-case"): ["--output", "--picture", "--quick", "--seed", "--no-progress"],
+    ("reproduce", "gradients"): ["--output", "--picture", "--quick", "--seed", "--no-progress"],
 }
 
 
@@ -46,6 +47,7 @@ def test_help_explains_every_option(command):
         (cli.demo, ("demo",)),
         (cli.reproduce_correction, ("reproduce", "correction")),
         (cli.reproduce_worst_case, ("reproduce", "worst-case")),
+        (cli.reproduce_gradients, ("reproduce", "gradients")),
     ],
 )
 def test_no_option_is_unknown_to_this_test(function, command):
@@ -62,6 +64,8 @@ def test_no_option_is_unknown_to_this_test(function, command):
         (("reproduce", "correction"), "--output", ".json"),
         (("reproduce", "worst-case"), "--output", ".json"),
         (("reproduce", "worst-case"), "--picture", ".png"),
+        (("reproduce", "gradients"), "--output", ".json"),
+        (("reproduce", "gradients"), "--picture", ".png"),
         (("reproduce",), "--output", ""),
     ],
 )
@@ -69,7 +73,8 @@ def test_refuses_a_file_that_cannot_be_written_before_the_work(command, option, 
     def work(*arguments, **options):
         raise AssertionError("the work was begun")
 
-    for module, name in ((cli, "gaussian_mixture"), (correction, "run"), (worst_case, "run"), (report, "run_all")):
+    experiments = (correction, worst_case, gradients)
+    for module, name in ((cli, "gaussian_mixture"), *((each, "run") for each in experiments), (report, "run_all")):
         monkeypatch.setattr(module, name, work)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").touch()

@@ -1,11 +1,17 @@
 """The commands that repeat the experiments of the paper."""
 
 import json
+import sys
 
+import numpy as np
 import pytest
 
 from commands import call, png_size, text
-from tallchain.experiments import correction, document, report, worst_case
+from tallchain.experiments import correction, document, gradients, report, worst_case
+from tallchain.experiments.gradients import CONTENDERS
+from tallchain.experiments.gradients.entries import Cost, Ratio
+from tallchain.experiments.logistic_regression import Found
+from tallchain.experiments.trials import Rows
 
 
 class TestReproduceCorrection:
@@ -178,4 +184,74 @@ class TestReproduceWorstCase:
         result = call("reproduce", "worst-case", "--output", tmp_path / "numbers.json", option, value)
         assert result.exit_code == 2
         assert option in text(result.output)
+        assert not calls
+
+
+def made_up_gradients(config: gradients.Config) -> gradients.Result:
+    """Variances that are right with a test, and 1 + step without."""
+    mixture = [
+        gradients.MixtureEntry(
+            *(name, step, 100, 0.4, Cost(200, 100)),
+            Ratio(1 if CONTENDERS[name].is_corrected else 1 + step, 0.01),
+            *(None, Ratio(1, 0.05), 0.2, 0.1, np.array([1e3, 1e6])),
+            np.full((4, 2), [0.8, 0.2]) / (1 + 0.01 * len(name)),
+        )
+        for name, steps in config.mixture.steps.items()
+        for step in steps
+    ]
+    accuracy, read = np.full((2, 10), 0.96), np.full((2, 10), 300.0)
+    rows = Rows(300.0, 0.0, 0.0, [300.0, 300.0])
+    digits = [
+        gradients.DigitsEntry(name, step, Cost(200, 100), Found(name, None, rows, 0.4, accuracy, read))
+        for name, steps in config.digits.steps.items()
+        for step in steps
+    ]
+    return gradients.Result(config, tuple(mixture), tuple(digits), 1.0, {})
+
+
+class TestReproduceGradients:
+    @pytest.fixture
+    def calls(self, monkeypatch) -> list[gradients.Config]:
+        calls = []
+
+        def run(config, *, progress):
+            calls.append(config)
+            progress(1, 2, "half")
+            return made_up_gradients(config)
+
+        monkeypatch.setattr(gradients, "run", run)
+        return calls
+
+    def test_prints_the_tables_and_saves_numbers_and_picture(self, calls, tmp_path):
+        path = tmp_path / "new" / "numbers.json"
+        result = call("reproduce", "gradients", "--output", path)
+        assert result.exit_code == 0, result.output
+        assert calls == [gradients.Config.paper()]
+        words = text(result.output)
+        assert "SGLD's variance in the narrow direction is 1.030 ± 0.010 times the exact one at step 0.03" in words
+        assert "no visible error, at any step" in words
+        assert "0 of 13 runs with a test" in words
+        assert "…" not in result.output
+        for name in gradients.CONTENDERS:
+            assert f"│ {name} " in result.output
+        numbers = json.loads(path.read_text())
+        assert {entry["name"] for entry in numbers["digits"]} == set(gradients.CONTENDERS) - {"SGFS"}
+        width, height = png_size(path.with_suffix(".png"))
+        assert 1000 < width < 3000
+        assert 400 < height < 2000
+
+    def test_quick_with_a_seed_and_a_picture_elsewhere(self, calls, tmp_path):
+        options = ("--quick", "--seed", 7, "--no-progress", "--picture", tmp_path / "b" / "picture.pdf")
+        result = call("reproduce", "gradients", "--output", tmp_path / "a" / "numbers.json", *options)
+        assert result.exit_code == 0, result.output
+        assert calls == [gradients.Config.quick(seed=7)]
+        assert (tmp_path / "b" / "picture.pdf").read_bytes().startswith(b"%PDF")
+
+    @pytest.mark.parametrize("command", [("reproduce",), ("reproduce", "gradients")])
+    def test_says_what_to_install(self, command, calls, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "blackjax", None)
+        suffix = ("--output", tmp_path / ("numbers.json" if len(command) > 1 else "new"))
+        result = call(*command, *suffix)
+        assert result.exit_code == 1
+        assert "needs blackjax: pip install 'tallchain[all]'" in text(result.output)
         assert not calls

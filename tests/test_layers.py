@@ -41,7 +41,7 @@ PLAN = [
     {"prepare": ("prepare", "prepared", "weighing")},
     {"tallchain": ("__init__",)},
     {"experiments": ("experiments", "pictures")},
-    {"cli": ("cli", "__main__")},
+    {"cli": ("cli", "reproduce", "__main__")},
 ]
 LEVEL = {room: level for level, rooms in enumerate(PLAN) for room in rooms}
 ROOM = {module: room for rooms in PLAN for room, modules in rooms.items() for module in modules}

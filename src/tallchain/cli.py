@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import sys
-import textwrap
-from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -19,21 +15,16 @@ import tallchain
 from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
 from tallchain.checking.summary import Summary
 from tallchain.checking.trace import Trace
-from tallchain.command import check_writable, prepare, refusals, require
-from tallchain.experiments import correction, worst_case
+from tallchain.command import prepare, refusals, require, save_numbers
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
 from tallchain.pictures.audit import audit_figure
 from tallchain.pictures.demo import demo_figure
 from tallchain.pictures.style import formats
-from tallchain.pictures.worst_case import worst_case_figure
-from tallchain.progress import shown
 from tallchain.proposals import RandomWalk
+from tallchain.reproduce import reproduce_all, reproduce_correction, reproduce_gradients, reproduce_worst_case
 from tallchain.sources import Shuffled
 from tallchain.types import AcceptanceTest
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 class TestName(StrEnum):
@@ -49,7 +40,9 @@ class TestName(StrEnum):
 with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` is called, which says so
     import typer
 
-    # Options that several commands share.
+    from tallchain.command import NoProgress, Numbers, Picture, Seed
+
+    # Options that demo and audit share.
     _Rows = Annotated[int, typer.Option(min=1, help="N, the rows of data; the temperature is N/100.")]
     _Chains = Annotated[int, typer.Option(min=1, help="Chains, run in parallel.")]
     _Draws = Annotated[int, typer.Option(min=1, help="Draws to keep from each chain.")]
@@ -69,19 +62,9 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once `build_app` i
             "paper's code. barker, metropolis: exact, reading all rows every time; give them fewer --draws or --rows."
         ),
     ]
-    _Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")]
-    _Numbers = Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")]
-    _Picture = Annotated[
-        Path | None,
-        typer.Option(
-            dir_okay=False, help="Where to save the picture.", show_default="in the same folder as the numbers, as PNG"
-        ),
-    ]
-    _NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 
 _MODES = np.array([[0.0, 1.0], [1.0, -1.0]])
 _START_SD = 1.0  # the posterior has 0.45 and 0.85
-_TABLE_WIDTH = 144
 _GRID_POINTS = 151  # mean and sd are accurate to 7 digits, and the contours look smooth
 
 
@@ -102,6 +85,7 @@ def build_app() -> typer.Typer:
     reproduce.callback()(reproduce_all)
     reproduce.command("correction")(reproduce_correction)
     reproduce.command("worst-case")(reproduce_worst_case)
+    reproduce.command("gradients")(reproduce_gradients)
     app.add_typer(reproduce, name="reproduce")
     return app
 
@@ -133,9 +117,9 @@ def demo(
     batch_size: _BatchSize = 50,
     sigma: _Sigma = None,
     test: _Test = TestName.MINIBATCH,
-    seed: _Seed = 0,
+    seed: Seed = 0,
     output: Annotated[Path, typer.Option(dir_okay=False, help="Where to save the picture.")] = Path("results/demo.png"),
-    no_progress: _NoProgress = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Sample the paper's mixture of two Gaussians, compare with the exact posterior, and draw a picture.
 
@@ -240,10 +224,10 @@ def audit(
             min=2, help="Repeats of each decision, each way.", show_default="2000, or fewer if they read many rows"
         ),
     ] = None,
-    seed: _Seed = 0,
-    output: _Numbers = Path("results/audit.json"),
-    picture: _Picture = None,
-    no_progress: _NoProgress = False,
+    seed: Seed = 0,
+    output: Numbers = Path("results/audit.json"),
+    picture: Picture = None,
+    no_progress: NoProgress = False,
 ) -> None:
     """Measure how wrong a test's decisions are on the paper's mixture, and how far they move the posterior.
 
@@ -265,123 +249,6 @@ def audit(
     drift = tuple(dataclasses.replace(of, name=name) for of, name in zip(result.drift, names, strict=False))
     result = dataclasses.replace(result, drift=drift)
     print(f"\n{result}\n")
-    _save_numbers(result.to_json(), output)
+    save_numbers(result.to_json(), output)
     audit_figure(result).savefig(picture)
     print(f"picture              {picture}")
-
-
-# ---- reproduce -------------------------------------------------------------------------------
-
-
-def reproduce_all(
-    context: typer.Context,
-    *,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's own sizes: most of an hour on two cores.")
-    ] = False,
-    output: Annotated[Path, typer.Option(file_okay=False, help="Folder for the report and its numbers.")] = Path(
-        "results"
-    ),
-    seed: _Seed = 0,
-    no_progress: _NoProgress = False,
-) -> None:
-    """Repeat all experiments of the paper and write a report with its numbers next to ours.
-
-    Quick sizes unless --paper is given: minutes on two cores. Finished draws are kept in the folder, so an interrupted
-    run resumes where it stopped. With a COMMAND, only one experiment.
-    """
-    if context.invoked_subcommand is not None:
-        return
-    require("arviz_stats", "matplotlib", "rich")
-    check_writable(output / "report.html", "--output")
-    from tallchain.experiments import report
-
-    try:
-        with _bar(not no_progress) as bar:
-            results = report.run_all(paper, output, seed=seed, progress=bar)
-    except KeyboardInterrupt:
-        sys.exit(f"Interrupted. Finished draws are kept in {output / 'trials'}: the same command resumes from there.")
-    page, text = report.write(results, output, is_paper=paper, seed=seed)
-    for table in report.main_tables(results):
-        _console().print(table.to_rich())
-    print(f"report               {page}, {text}")
-
-
-def reproduce_correction(
-    *,
-    output: _Numbers = Path("results/correction.json"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only one column of the table (n = 2000, sigma = 1): seconds.")
-    ] = False,
-    no_progress: _NoProgress = False,
-) -> None:
-    """Repeat the appendix table: how close normal noise plus the correction comes to logistic.
-
-    40 solves of the paper's least squares for the correction variable, compared with the library's own tables. About a
-    minute on two cores.
-    """
-    require("rich")
-    prepare(output, ["json"])
-    with _bar(not no_progress) as report:
-        result = correction.run(correction.Config.quick() if quick else correction.Config.paper(), progress=report)
-    _console().print(result.to_table())
-    print(_agreement(result.entries))
-    _save_numbers(result.to_json(), output)
-
-
-def _agreement(entries: Sequence[correction.Entry]) -> str:
-    others = [entry for entry in entries if not entry.is_within]
-    known = sum(entry.is_known_to_differ for entry in others)
-    return (
-        f"{len(entries) - len(others)} of {len(entries)} entries as printed, {known} known to differ, "
-        f"{len(others) - known} others"
-    )
-
-
-def reproduce_worst_case(
-    *,
-    output: _Numbers = Path("results/worst_case.json"),
-    picture: _Picture = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only four tests and small N: seconds.")] = False,
-    seed: _Seed = 0,
-    no_progress: _NoProgress = False,
-) -> None:
-    """Repeat the worst case of section 2.2: how often a test needs every row, and how many on average.
-
-    A Gaussian mean at temperature 1, with steps as wide as the posterior, for N up to a million rows. Compares the
-    paper's lemma with what the other tests and the paper's own test do. Minutes on two cores.
-    """
-    require("rich", "matplotlib")
-    picture = output.with_suffix(".png") if picture is None else picture
-    prepare(output, ["json"])
-    prepare(picture, formats(), "--picture")
-    config = worst_case.Config.quick(seed) if quick else worst_case.Config.paper(seed)
-    with _bar(not no_progress) as report:
-        result = worst_case.run(config, progress=report)
-    console = _console()
-    console.print(result.to_table())
-    console.print(result.to_study_table())
-    for finding in result.findings():
-        print(textwrap.fill(finding, _TABLE_WIDTH))
-    _save_numbers(result.to_json(), output)
-    worst_case_figure(result).savefig(picture)
-    print(f"picture              {picture}")
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # A file or a pipe has no fixed width: a line of the table stays one line.
-    return Console(width=None if sys.stdout.isatty() else _TABLE_WIDTH)
-
-
-def _save_numbers(numbers: dict[str, Any], output: Path) -> None:
-    output.write_text(json.dumps(numbers, indent=2) + "\n")
-    print(f"numbers              {output}")
-
-
-@contextlib.contextmanager
-def _bar(is_wanted: bool) -> Generator[Callable[[int, int, str], None]]:
-    """Yield a function that moves a progress bar: report(done, total, what)."""
-    with shown(is_wanted, "experiments", 1) as show:
-        yield lambda done, total, what: show(done, what, total)

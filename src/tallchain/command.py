@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Annotated, Any
 
 with contextlib.suppress(ModuleNotFoundError):  # `require` says what is missing
     import typer
+
+    # Options that several commands share.
+    Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")]
+    Numbers = Annotated[Path, typer.Option(dir_okay=False, help="Where to save the numbers, as JSON.")]
+    Picture = Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, help="Where to save the picture.", show_default="in the same folder as the numbers, as PNG"
+        ),
+    ]
+    NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 
 
 def require(*modules: str) -> None:
@@ -48,3 +61,9 @@ def refusals(option: str | None = None) -> Generator[None]:
         yield
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error
+
+
+def save_numbers(numbers: dict[str, Any], output: Path) -> None:
+    """Write a result as JSON, and say where it is."""
+    output.write_text(json.dumps(numbers, indent=2) + "\n")
+    print(f"numbers              {output}")

@@ -1,4 +1,7 @@
-"""Pieces from the report at the paper's sizes, which `tallchain reproduce --paper` wrote into results/paper/."""
+"""Pieces from the report at the paper's sizes, which `tallchain reproduce --paper` writes into results/paper/.
+
+`tallchain reproduce gradients --output results/paper/gradients.json` alone writes that of the gradients.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ import numpy as np
 
 from benchmarks.records import table
 from studies.study import ROOT
+from tallchain.experiments.logistic_regression import ACCURACIES
 from tallchain.experiments.report.words import ROW_HEADER, printed_beside
 from tallchain.experiments.trials import Printed, Rows, standard_error
 
 
 def pieces() -> dict[str, str]:
-    """The paper's tables, and its worst case."""
+    """The paper's tables, its worst case, and gradient proposals on its two experiments."""
     return {
         "table_1": table_1(reproduced("mixture")),
         "table_2": table_2(reproduced("logistic")),
         "worst_case": worst_case(reproduced("worst_case")),
+        "gradients_steps": gradients_steps(reproduced("gradients")),
+        "gradients_digits": gradients_digits(reproduced("gradients")),
     }
 
 
@@ -81,3 +87,39 @@ def worst_case(record: dict[str, Any]) -> str:
         rows.append([label, *(f"{a}; {b}" for a, b in zip(full, mean, strict=True))])
     header = ["share of decisions that read all N rows; mean share of rows", *(f"N = {n:,}" for n in sizes)]
     return table(header, rows)
+
+
+def gradients_steps(record: dict[str, Any]) -> str:
+    """Variances and total variation on the mixture, by sampler and step."""
+    header = ["sampler", "step", "rows of a draw", "variance, narrow", "by formula", "variance, wide"]
+    rows = [
+        [
+            *(f"`{entry['name']}`", f"{entry['step']:g}", _rows(entry["rows"])),
+            f"{entry['variance_narrow']['value']:.3f} ± {entry['variance_narrow']['error']:.3f}",
+            "" if (formula := entry["variance_narrow_expected"]) is None else f"{formula:.3f}",
+            f"{entry['variance_wide']['value']:.3f} ± {entry['variance_wide']['error']:.3f}",
+            f"{entry['total_variation']:.3f}, {entry['total_variation_by_chance']:.3f}",
+        ]
+        for entry in record["mixture"]
+    ]
+    return table([*header, "total variation, by chance"], rows)
+
+
+def gradients_digits(record: dict[str, Any]) -> str:
+    """Rows in all to an accuracy on MNIST-13k, by sampler and step."""
+    wanted = [f"{accuracy:g}" for accuracy in ACCURACIES]
+    rows = [
+        [
+            *(f"`{entry['name']}`", f"{entry['step']:g}", _rows(entry["rows"])),
+            *(f"{entry['rows_to_accuracy'].get(accuracy, float('inf')):,.0f}" for accuracy in wanted),
+            f"{np.mean(entry['final_accuracy']):.4f} ± {standard_error(entry['final_accuracy']):.4f}",
+        ]
+        for entry in record["digits"]
+    ]
+    header = ["sampler", "step", "rows of a draw", *(f"rows to {accuracy}" for accuracy in wanted)]
+    return table([*header, "accuracy at the end"], rows)
+
+
+def _rows(cost: dict[str, float]) -> str:
+    """Of the test, and gradients."""
+    return f"{cost['test']:,.0f} + {cost['gradients']:,.0f}"

@@ -12,6 +12,7 @@ from tallchain.experiments import (
     disagreements,
     document,
     gaussian_mixture,
+    gradients,
     logistic_regression,
     report,
     worst_case,
@@ -40,6 +41,13 @@ TINY = {
         factors=(1.0, 3.0),
     ),
     disagreements: disagreements.Config(rows=20_000, chains=16, draws=50, seed=SEED),
+    gradients: gradients.Config(
+        gradients.MixtureConfig(
+            rows=3000, repetitions=2, chains=4, budget=2000, steps={"Langevin": (0.05, 0.15), "SGLD": (0.05, 0.15)}
+        ),
+        gradients.DigitsConfig(repetitions=2, budget=2000, steps={"Langevin": (0.05,), "SGLD": (0.05,)}),
+        seed=SEED,
+    ),
 }
 
 
@@ -59,11 +67,13 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "2,215.6",
         "infinite MNIST",
         "steps of variance",
+        "without a test",
+        "leaves out RandomWalk, Hamiltonian",
     ):
         assert words in told
-    assert page.read_text().count("data:image/png;base64,") == told.count("](") == 8
+    assert page.read_text().count("data:image/png;base64,") == told.count("](") == 10
     assert "nan" not in told
-    for name in ("correction", "mixture", "logistic", "worst_case", "disagreements"):
+    for name in ("correction", "mixture", "logistic", "worst_case", "disagreements", "gradients"):
         assert json.loads((tmp_path / f"{name}.json").read_text())["versions"]
     of = results.disagreements.found
     assert of["variance"].rows > of["printed"].rows

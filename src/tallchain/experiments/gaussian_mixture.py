@@ -314,7 +314,7 @@ def distances(position: np.ndarray, chances: np.ndarray, published: np.ndarray |
 
     The authors' two distances are from `published`, the probabilities with the prior, where they differ.
     """
-    share, chance = _shares(position, chances)
+    share, chance = shares(position, chances)
     counts = share[:-1].reshape(chances.shape)
     authors = published_distances(counts, chances if published is None else published)
     return Distances(*authors, float(0.5 * np.abs(share - chance).sum()))
@@ -329,7 +329,7 @@ def soundness(position: np.ndarray, chances: np.ndarray) -> Soundness:
     K. Rao and A. J. Scott, "The analysis of categorical data from complex sample surveys", 1981, first order).
     """
     effective = float(np.min(_effective(position, "bulk")))
-    share, chance = _shares(position.reshape(-1, 2), chances)
+    share, chance = shares(position.reshape(-1, 2), chances)
     pool = _pools(effective * chance)
     observed, expected = (np.bincount(pool, weights=values) for values in (share, chance))
     freedom = len(expected) - 1
@@ -358,7 +358,7 @@ def _bin_of(position: np.ndarray) -> np.ndarray:
     return np.where(is_inside, index[0] * shape[1] + index[1], shape[0] * shape[1])
 
 
-def _shares(position: np.ndarray, chances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def shares(position: np.ndarray, chances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Observed and expected share of every bin, and last of everything outside: both sum to 1."""
     share = np.bincount(_bin_of(position), minlength=chances.size + 1) / len(position)
     return share, np.append(chances.ravel(), max(1 - chances.sum(), 0.0))

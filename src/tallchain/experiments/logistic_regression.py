@@ -236,13 +236,13 @@ def _json(found: Found) -> dict[str, Any]:
 def run(config: Config | None = None, *, folder: Path | None = None, progress: Progress | None = None) -> Result:
     """Run all repetitions; those in `folder` are taken from there, and new ones kept there."""
     config = config or Config.paper()
-    tasks = {task.name: _Data(task, config.seed) for task in (config.small, config.large)}
+    tasks = {task.name: Data(task, config.seed) for task in (config.small, config.large)}
     jobs: dict[tuple[str, Any], Job] = {}
     for data in tasks.values():
         for method in METHODS:
             jobs[data.task.name, method.name] = _table_job(config, data, method)
     if config.repeated:
-        again = _Data(config.repeated, config.seed)
+        again = Data(config.repeated, config.seed)
         for method in METHODS:
             if method.name in REPEATED_METHODS:
                 jobs["repeated", method.name] = _table_job(config, again, method)
@@ -267,7 +267,7 @@ def run(config: Config | None = None, *, folder: Path | None = None, progress: P
     )
 
 
-class _Data:
+class Data:
     """A data set, made when first asked for: results already kept do not need it."""
 
     def __init__(self, task: Task, seed: int) -> None:
@@ -286,6 +286,7 @@ class _Data:
 
     @cached_property
     def model(self) -> Regression:
+        """The images, and the posterior they make."""
         features = self._digits.features()[0]
         return logistic_regression(
             features, self._digits.train_is_seven, prior_sd=None, temperature=TEMPERATURE, bound=False
@@ -293,6 +294,7 @@ class _Data:
 
     @cached_property
     def source(self) -> Shuffled:
+        """The images, shuffled."""
         return Shuffled(self.model.data, self.task.batch, self._seed)
 
     def accuracy(self, positions: np.ndarray) -> np.ndarray:
@@ -304,14 +306,14 @@ class _Data:
         return self._digits.features()[1]
 
 
-def _table_job(config: Config, data: _Data, method: Method) -> Job:
+def _table_job(config: Config, data: Data, method: Method) -> Job:
     draws = data.task.slow_draws if method.scans else data.task.draws
     return _job(config, data, method, draws, data.task.trials)
 
 
 def _job(
     config: Config,
-    data: _Data,
+    data: Data,
     method: Method,
     draws: int,
     trials: int,

@@ -21,10 +21,9 @@ from tallchain import __version__
 from tallchain.checking.trace import Trace
 from tallchain.experiments.common import Progress
 from tallchain.files import read_arrays, write_arrays
-from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.sample import sample
-from tallchain.schedule import Schedule
+from tallchain.schedule import Kernel, Schedule
 
 Arrays = dict[str, np.ndarray]
 _VERSION = 2  # of what is kept: files of another version are not read
@@ -48,7 +47,7 @@ class Job:
     """All that determines the repetitions, as JSON: draws kept for other settings are not used."""
     num_trials: int
     num_draws: int
-    make: Callable[[], tuple[MetropolisHastings, np.ndarray]]
+    make: Callable[[], tuple[Kernel, np.ndarray]]
     """The sampler, and where the repetitions start (repetition, ...); called if there is something left to run."""
     keep: Callable[[Trace], Arrays]
     """What to keep of some draws, by repetition and draw."""
@@ -56,7 +55,7 @@ class Job:
     schedule: Schedule | None = None
     segment: int = 250
     """Draws of each repetition after which they are kept: an interruption loses no more. With a schedule, which counts
-    draws from the start of a run, all of them."""
+    draws from the start of a run, all of them; so with a kernel that carries more than its position."""
 
 
 def run_jobs(jobs: Sequence[Job], folder: Path | None, progress: Progress | None = None) -> dict[str, Arrays]:
@@ -88,7 +87,7 @@ def _report(progress: Progress | None, job: Job, before: int, total: int, done: 
 def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays:
     """Run the segments, each from where the last one ended."""
     parts: list[Arrays] = []
-    made: tuple[MetropolisHastings, np.ndarray] | None = None
+    made: tuple[Kernel, np.ndarray] | None = None
     segment = job.num_draws if job.schedule else job.segment
     for begin in range(0, job.num_draws, segment):
         draws = min(segment, job.num_draws - begin)
@@ -116,7 +115,7 @@ def _run(job: Job, folder: Path | None, report: Callable[[int], None]) -> Arrays
 
 
 def _sample(
-    job: Job, kernel: MetropolisHastings, start: np.ndarray, begin: int, draws: int, report: Callable[[int], None]
+    job: Job, kernel: Kernel, start: np.ndarray, begin: int, draws: int, report: Callable[[int], None]
 ) -> Arrays:
     """Draw one segment; an interruption is passed on."""
     begun = time.perf_counter()

@@ -22,14 +22,14 @@ def accuracy_curves(result: logistic_regression.Result) -> Figure:
     figure, [axes] = panels((12.6, 4.0), 1, 3)
     for each, (task, found) in zip(axes, result.tables.items(), strict=False):
         for one in found:
-            _curve(each, np.cumsum(one.read, 1), one.accuracy, one.name)
+            curve(each, np.cumsum(one.read, 1), one.accuracy, one.name)
         each.set(
             xscale="log", xlabel="rows read so far (rows scanned not counted)", ylabel="accuracy on the test images"
         )
         each.set_title(task, fontsize=10)
     for (task, found), colour in zip(result.cooling.items(), (BLUE, VERMILION), strict=True):
         draws = np.broadcast_to(np.arange(1, found.accuracy.shape[1] + 1), found.accuracy.shape)
-        _curve(axes[2], draws, found.accuracy, task, colour)
+        curve(axes[2], draws, found.accuracy, task, colour)
     axes[2].axvline(logistic_regression.COOLING_DRAWS, color="black", lw=0.8, ls="--")
     axes[2].set(xlabel="draw", ylabel="accuracy on the test images")
     axes[2].set_title("MinibatchBarker.paper(), temperature 100, then 1", fontsize=10)
@@ -39,7 +39,9 @@ def accuracy_curves(result: logistic_regression.Result) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, x: np.ndarray, accuracy: np.ndarray, label: str, colour: str | None = None) -> None:
+def curve(
+    axes: Axes, x: np.ndarray, accuracy: np.ndarray, label: str, colour: str | None = None, ls: str = "-"
+) -> None:
     """Mean and one sd over repetitions, on a common log grid of rows (each at the last draw it had made by then)."""
     grid = np.geomspace(x[:, 0].max(), x[:, -1].min(), _POINTS)
     by_trial = np.stack(
@@ -50,7 +52,7 @@ def _curve(axes: Axes, x: np.ndarray, accuracy: np.ndarray, label: str, colour: 
     )
     mean, sd = by_trial.mean(0), by_trial.std(0, ddof=1) if len(by_trial) > 1 else np.zeros(len(grid))
     colour = colour or COLOURS[label]
-    axes.plot(grid, mean, color=colour, lw=1.3, label=label)
+    axes.plot(grid, mean, color=colour, lw=1.3, ls=ls, label=label)
     axes.fill_between(grid, mean - sd, mean + sd, color=colour, alpha=0.2, lw=0)
 
 

@@ -9,11 +9,19 @@ from typing import Any
 
 import jax
 
-from tallchain.experiments import correction, disagreements, gaussian_mixture, logistic_regression, worst_case
+from tallchain.experiments import (
+    correction,
+    disagreements,
+    gaussian_mixture,
+    gradients,
+    logistic_regression,
+    worst_case,
+)
 from tallchain.experiments.common import Progress
 from tallchain.experiments.document import Document, Picture, Section, Table
 from tallchain.experiments.report.logistic import logistic_section, table_2
 from tallchain.experiments.report.mixture import mixture_section, table_1
+from tallchain.experiments.report.proposals import gradients_section
 from tallchain.experiments.report.readings import disagreements_section
 from tallchain.experiments.report.rivals import rivals_section
 from tallchain.pictures.worst_case import worst_case_figure
@@ -32,6 +40,7 @@ class Results:
     logistic: logistic_regression.Result
     worst_case: worst_case.Result
     disagreements: disagreements.Result
+    gradients: gradients.Result
 
 
 def run_all(is_paper: bool, folder: Path, *, seed: int = 0, progress: Progress | None = None) -> Results:
@@ -51,9 +60,10 @@ def run_all(is_paper: bool, folder: Path, *, seed: int = 0, progress: Progress |
     mixture = trials(gaussian_mixture, "mixture")
     logistic = trials(logistic_regression, "logistic regression")
     disagree = trials(disagreements, "disagreements")
+    along = trials(gradients, "gradients")
     corrected = correction.run(size(correction), progress=named("correction"))
     worst = worst_case.run(size(worst_case, seed), progress=named("worst case"))
-    return Results(corrected, mixture, logistic, worst, disagree)
+    return Results(corrected, mixture, logistic, worst, disagree, along)
 
 
 def write(results: Results, folder: Path, *, is_paper: bool, seed: int = 0) -> tuple[Path, Path]:
@@ -70,6 +80,7 @@ def write(results: Results, folder: Path, *, is_paper: bool, seed: int = 0) -> t
         *([rivals_section(results.logistic)] if results.logistic.repeated else []),
         _worst_case(results.worst_case),
         disagreements_section(results.disagreements),
+        gradients_section(results.gradients),
     ]
     return Document("The experiments of the minibatch acceptance test", sections).save(folder)
 
