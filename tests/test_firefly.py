@@ -236,6 +236,7 @@ def test_draws_are_from_the_posterior(known: Known, name: str) -> None:
     assert trace.complaints() == []
 
 
+@pytest.mark.slow
 def test_the_walk_allows_for_bright_rows() -> None:
     """Of 400 rows whose bounds are poor many are bright, and t given them varies much less than t."""
     random = np.random.default_rng(SEED)

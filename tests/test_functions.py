@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from tallchain import Barker, MetropolisHastings, Posterior, RandomWalk, Schedule, Shuffled, Trace, prepare, sample
-from tallchain.functions import Function, shared
+from tallchain.functions import Function, calls_lapack, shared
 
 ROWS = np.random.default_rng(1).normal(size=200).astype(np.float32)
 centre = 0.0
@@ -142,3 +146,31 @@ def test_copies_and_parts_made_in_programs_keep_their_functions(make) -> None:
 
 def test_shared_functions_stay_shared_when_pickled() -> None:
     assert pickle.loads(pickle.dumps(shared(log_prior))) is shared(log_prior)
+
+
+@pytest.mark.parametrize("function", [jnp.linalg.cholesky, jnp.linalg.inv, jnp.linalg.eigvalsh, jnp.linalg.slogdet])
+@pytest.mark.parametrize("within", [lambda f: f, jax.vmap, lambda f: lambda x: lax.map(f, x)])
+def test_matrix_decompositions_are_found(function: Any, within: Any) -> None:
+    def many(x: Any) -> Any:
+        return lax.while_loop(lambda i: i[0] < 3, lambda i: (i[0] + 1, within(function)(x)), (0, within(function)(x)))
+
+    assert calls_lapack(jax.jit(many).trace(jnp.ones((4, 3, 3))))
+    assert not calls_lapack(jax.jit(lambda x: jax.vmap(jnp.dot)(x, jnp.sin(x))).trace(jnp.ones((4, 3, 3))))
+
+
+HANGS = """
+import jax, jax.numpy as jnp, numpy as np, tallchain as tc
+covariance = jnp.eye(400) + 0.1
+def log_prior(t):
+    return -0.5 * t @ jnp.linalg.solve(covariance + 1e-9 * t[0] ** 2 * jnp.eye(400), t)
+posterior = tc.Posterior(log_prior, lambda t, x: -0.5 * jnp.sum((x - t) ** 2))
+data = np.random.default_rng(0).normal(size=(200, 400)).astype("float32")
+kernel = tc.MetropolisHastings(posterior, tc.Shuffled(data, 20), proposal=tc.RandomWalk(0.01))
+tc.sample(jax.random.key(0), kernel, np.zeros(400, np.float32), 5, num_chains=16, scan=2, progress=False)
+"""
+
+
+@pytest.mark.slow
+def test_decompositions_of_many_chains_end() -> None:
+    """Two groups of chains that decompose matrices at once would wait for each other for ever."""
+    subprocess.run([sys.executable, "-W", "error", "-c", HANGS], check=True, timeout=200)

@@ -46,7 +46,7 @@ def scores(trace: tc.Trace, df: float, scale: float) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize(("df", "scale"), [(1.0, 0.05), (2.0, 0.03)])
+@pytest.mark.parametrize(("df", "scale"), [pytest.param(1.0, 0.05, marks=pytest.mark.slow), (2.0, 0.03)])
 def test_a_prior_that_makes_the_posterior_far_from_normal(df: float, scale: float) -> None:
     """By transitions of the surrogate posterior; and the findings say why."""
     prepared, trace = drawn(df, scale)
@@ -62,6 +62,7 @@ def test_a_prior_that_makes_no_difference() -> None:
     assert np.all(np.abs(scores(trace, 3.0, 10.0)) < Z_LIMIT)
 
 
+@pytest.mark.slow
 def test_a_posterior_without_a_mode_is_expanded_in_its_bulk() -> None:
     """The data and the prior are of equal weight, and the log posterior is nearly level between their modes."""
     random = np.random.default_rng(0)

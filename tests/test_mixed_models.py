@@ -90,7 +90,7 @@ def test_linear_mixed_model() -> None:
     assert np.all(np.abs(scores) < Z_LIMIT), scores
 
 
-@pytest.mark.parametrize("group_sd", [0.4, 4.0])
+@pytest.mark.parametrize("group_sd", [pytest.param(0.4, marks=pytest.mark.slow), 4.0])
 def test_linear_mixed_model_with_unknown_noise(group_sd: float) -> None:
     """Also where the groups have most of the variance: at the start the log density is not concave then."""
     model, mean, sd = linear(None, group_sd)
@@ -99,6 +99,7 @@ def test_linear_mixed_model_with_unknown_noise(group_sd: float) -> None:
     assert np.all(np.abs(scores) < Z_LIMIT), scores
 
 
+@pytest.mark.slow
 def test_another_data_set_compiles_nothing() -> None:
     """Scales of default priors, centres and units are arguments of programs."""
     drawn(linear(None)[0])
@@ -120,6 +121,7 @@ def test_the_check_refuses_another_scale() -> None:
     assert np.any(np.abs(z_scores({name: trace.position[name] for name in mean}, mean, sd)) > Z_LIMIT)
 
 
+@pytest.mark.slow
 def test_own_posterior_with_a_hierarchical_prior() -> None:
     """The same model written by hand, centred: its joint mode is where the scale is 0."""
     model, mean, sd = linear()
@@ -199,7 +201,10 @@ def by_name(trace: tc.Trace) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("acceptance", [tc.Penalty(), tc.Metropolis()], ids=["penalty", "metropolis"])
+@pytest.mark.parametrize(
+    "acceptance",
+    [pytest.param(tc.Penalty(), id="penalty"), pytest.param(tc.Metropolis(), id="metropolis", marks=pytest.mark.slow)],
+)
 def test_logistic_mixed_model(acceptance: Any) -> None:
     model, mean, sd = logistic()
     _, trace = drawn(model, acceptance)

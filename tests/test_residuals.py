@@ -51,7 +51,8 @@ def test_where_float32_will_not_do(num_rows: int, temperature: float, needs: boo
     assert needs_float64(num_rows, temperature) is needs
 
 
-@pytest.mark.parametrize("is_audited", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_audited", [False, True])
 def test_rounding_costs_no_rows_at_1e8(is_audited: bool) -> None:
     """2,000 rows at temperature 2e-5 have the N/K, and so the rounding, of 10^8 rows at temperature 1."""
     posterior = Posterior(lambda t: -0.5 * jnp.sum(t**2), log_likelihood, temperature=2e-5)

@@ -98,7 +98,7 @@ def run(proposal: Any, test: Any = None, **options: Any) -> Any:
     return sample(jr.key(SEED), kernel, starts, 100, **given)
 
 
-@pytest.mark.parametrize("test", [Metropolis, Barker])
+@pytest.mark.parametrize("test", [Metropolis, pytest.param(Barker, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "proposal",
     [RandomWalk(0.01 * FACTOR), RandomWalk(30.0), PCN(LAPLACE, 0.01), Langevin(0.02 * FACTOR, 1000)],
@@ -144,7 +144,7 @@ def test_a_run_without_adaptation_is_as_it_was() -> None:
 
 def test_trajectories_do_not_turn_back() -> None:
     """An angle is adapted up to a quarter turn of the whole trajectory."""
-    trace = run(Hamiltonian(0.01, 3, 1000, LAPLACE), num_warmup=80)
+    trace = run(Hamiltonian(0.01, 3, 1000, LAPLACE), num_warmup=160)
     assert any("the longest there is" in note for note in trace.notes)
     assert float(trace.kernel.proposal.scale) <= np.pi / 6 + 1e-6
     assert float(trace.kernel.proposal.scale) > 0.1
@@ -153,8 +153,8 @@ def test_trajectories_do_not_turn_back() -> None:
 NORMAL = Posterior(lambda t: jnp.zeros(()), lambda t, x: -0.5 * jnp.sum((x - t) ** 2))
 
 
-@pytest.mark.parametrize("steps", [3, 10])
-@pytest.mark.parametrize("d", [1, 10])
+@pytest.mark.parametrize("steps", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("d", [pytest.param(1, marks=pytest.mark.slow), 10])
 def test_trajectories_beyond_which_everything_is_rejected(steps: int, d: int) -> None:
     """Leapfrog steps are unstable from a scale of two standard deviations on, and nearly always accepted before.
 

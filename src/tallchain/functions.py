@@ -131,3 +131,25 @@ class Program:
 def program(**options: Any) -> Callable[[Callable[..., Any]], Program]:
     """Make a `Program` of a function; options are those of `jax.jit`."""
     return lambda function: Program(function, options)
+
+
+def calls_lapack(traced: Any) -> bool:
+    """Whether a traced program has matrix decompositions, of which only one may run at a time on a CPU.
+
+    jaxlib divides a batch of them among the threads of XLA and waits for these; two programs that do so at once take
+    all threads to wait, for ever.
+    """
+    return jax.default_backend() == "cpu" and _has(traced.jaxpr, _DECOMPOSITIONS)
+
+
+_DECOMPOSITIONS = frozenset(
+    ("cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu", "ormqr", "qr")
+) | {"schur", "svd", "triangular_solve", "tridiagonal"}
+
+
+def _has(tree: Any, names: frozenset[str]) -> bool:
+    """Whether an equation of a program, or of one within it, has one of these names."""
+    inner = getattr(tree, "jaxpr", tree)  # that of a closed one
+    if hasattr(inner, "eqns"):
+        return any(each.primitive.name in names or _has(list(each.params.values()), names) for each in inner.eqns)
+    return isinstance(tree, list | tuple) and any(_has(each, names) for each in tree)

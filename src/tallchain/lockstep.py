@@ -27,7 +27,7 @@ from jax import random as jr
 from tallchain.abilities import CostlyProposal
 from tallchain.census import census_of, is_time_for_census, is_time_now, read_on, scan
 from tallchain.cores import divisor, num_cores
-from tallchain.functions import SOON, program
+from tallchain.functions import SOON, calls_lapack, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import fold_in
 from tallchain.machines import Lane, Machine, at, carried, check_trials, shown
@@ -155,6 +155,8 @@ class _Programs(NamedTuple):
     run: Any
     lanes: Lane
     like: Drawn
+    is_alone: bool
+    """Whether one group has to run after the other."""
 
 
 class Runner:
@@ -224,7 +226,7 @@ class Runner:
             done = run_group(*groups[0])
             self._running = [lambda: jax.block_until_ready(done)]
         else:  # on an accelerator too: JAX waits there, turn by turn, for the condition of a loop
-            threads = ThreadPoolExecutor(len(groups))
+            threads = ThreadPoolExecutor(1 if programs.is_alone else len(groups))
             running = [
                 threads.submit(lambda *group: jax.block_until_ready(run_group(*group)), *group) for group in groups
             ]
@@ -282,7 +284,8 @@ class Runner:
             ends = {"last": draw, "turns": draw}
             looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **ends, size=num_words(like))
             run_ = threads.submit(looked.lower().compile)
-        return _Programs(partial(ahead_.result(), randomness), run_.result(), lanes, like)
+            is_alone = self._num_groups > 1 and (calls_lapack(looked) or calls_lapack(drawn))
+        return _Programs(partial(ahead_.result(), randomness), run_.result(), lanes, like, is_alone)
 
     @property
     def draw(self) -> np.ndarray:

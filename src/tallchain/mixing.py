@@ -4,7 +4,8 @@ For a coordinate x of variance v half of the mean of (x_(t+L) - x_t)^2 is v (1 -
 If rho(L) = r^L a draw is worth (1 - r)/(1 + r) effective ones. Lags are 1, 2, 4, ..., as far as rho can be told from
 noise; the worst of them counts, since what moves slowly shows at long lags only. So do the squares of deviations from
 the mean: a trajectory that ends on the other side of the mode has rho < 0 although it stays where it was, as far as
-these are concerned.
+these are concerned. Chains that now and then stay in a tail for long do not show in this way; they do in the spread of
+the chains' means over the round, which are compared with the variance too, on average over coordinates.
 
 Unlike an effective sample size of the round, the mean squares of several rounds can be compared by the same v, that of
 the latest round: chains that start together and hardly move have a small v of their own, and seem to mix.
@@ -32,6 +33,8 @@ class Moves(NamedTuple):
 
     half_squares: np.ndarray
     """Half of the mean squared difference, by block of chains, lag and coordinate; squares after the coordinates."""
+    of_means: np.ndarray
+    """The variance of the chains' means times the number of draws, by block of chains and coordinate."""
     variance: np.ndarray
     """By coordinate."""
 
@@ -43,10 +46,12 @@ class Moves(NamedTuple):
             return None
         deviations = draws - draws.mean((0, 1))
         values = np.concatenate([deviations, deviations**2], 2)
+        values -= values.mean((0, 1))
         lags = 2 ** np.arange(int(np.log2(num_draws // 2)) + 1)
         by_chain = np.stack([0.5 * np.mean((values[:, lag:] - values[:, :-lag]) ** 2, 1) for lag in lags], 1)
-        blocks = np.array_split(by_chain, _BLOCKS)
-        return cls(np.stack([block.mean(0) for block in blocks]), values.var((0, 1)))
+        of_means = num_draws * values.mean(1) ** 2
+        blocks = (np.stack([some.mean(0) for some in np.array_split(each, _BLOCKS)]) for each in (by_chain, of_means))
+        return cls(*blocks, values.var((0, 1)))
 
     def turn(self, acceptance: float, variance: np.ndarray) -> float:
         """Return the angle by which accepted trajectories turn around the mean, of the middle coordinate, up to pi.
@@ -60,17 +65,20 @@ class Moves(NamedTuple):
 
     def log_effective(self, variance: np.ndarray) -> tuple[float, float]:
         """Return the log of the effective draws per draw, with a standard error by the jackknife."""
-        blocks = len(self.half_squares)
-        total = self.half_squares.sum(0)
-        without = [_log_effective((total - block) / (blocks - 1), variance) for block in self.half_squares]
+        count = len(self.half_squares)
+
+        def found(some: Any) -> float:
+            return _log_effective(self.half_squares[some].mean(0), self.of_means[some].mean(0), variance)
+
+        without = [found(np.arange(count) != block) for block in range(count)]
         if not np.all(np.isfinite(without)):
             return -np.inf, 0.0
-        error = np.sqrt((blocks - 1) / blocks * np.sum((np.array(without) - np.mean(without)) ** 2))
-        return _log_effective(total / blocks, variance), float(error)
+        error = np.sqrt((count - 1) / count * np.sum((np.array(without) - np.mean(without)) ** 2))
+        return found(slice(None)), float(error)
 
 
-def _log_effective(half_squares: np.ndarray, variance: np.ndarray) -> float:
-    """Of the worst coordinate and lag; `half_squares` by lag and coordinate."""
+def _log_effective(half_squares: np.ndarray, of_means: np.ndarray, variance: np.ndarray) -> float:
+    """Log of the effective draws per draw, by lags and by the means of chains, whichever has fewer."""
     moving = variance > 0
     if not moving.any():
         return -np.inf
@@ -78,8 +86,10 @@ def _log_effective(half_squares: np.ndarray, variance: np.ndarray) -> float:
     lags = 2.0 ** np.arange(len(rho))[:, None]
     r = np.maximum(rho, 0) ** (1 / lags)
     is_told = np.where(lags == 1, True, rho > _TOLD)
-    worst = np.min(np.where(is_told, (1 - r) / (1 + r), 1.0))
-    return float(np.log(worst)) if worst > 0 else -np.inf
+    by_lags = np.min(np.where(is_told, (1 - r) / (1 + r), 1.0))
+    inflation = np.divide(of_means, variance, out=np.ones_like(variance), where=moving)
+    least = min(by_lags, *(1 / max(np.mean(half), 1.0) for half in np.split(inflation, 2)))
+    return float(np.log(least)) if least > 0 else -np.inf
 
 
 class Watch:

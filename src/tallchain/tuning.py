@@ -194,7 +194,7 @@ class Tuner:
 
     def _checked(self, by_theory: float) -> float:
         """Return the scale to try next, or to end with: that of theory, unless the rounds contradict it."""
-        by_theory = self._before_turning(by_theory)
+        by_theory = min(self._before_turning(by_theory), math.log(self.tuning.most))
         points = self._points()
         left = len(self.ends) - len(self.rounds)
         if points is None or self._tried[-1] is not self.rounds[-1]:
@@ -202,10 +202,22 @@ class Tuner:
         best = points.best
         self._is_measured = points.is_clearly_better(best, points.nearest(by_theory))
         if left <= 1:
-            return points.top() if self._is_measured else by_theory
+            return points.top() if self._is_measured else self._if_it_pays(points, by_theory)
         if self._is_measured or left <= _TRIALS + 1:
             return self._beside(points, by_theory)
         return by_theory
+
+    def _if_it_pays(self, points: Points, by_theory: float) -> float:
+        """Not the longest scale there is unless it is clearly better than the next one: it is the first to stick in tails."""
+        if by_theory < math.log(self.tuning.most):
+            return by_theory
+        gaps = by_theory - points.at
+        shorter = np.flatnonzero(gaps > 0.25 * _STEP)
+        if not len(shorter):
+            return by_theory
+        next_one = int(shorter[np.argmin(gaps[shorter])])
+        is_better = points.is_clearly_better(points.nearest(by_theory), next_one)
+        return by_theory if is_better else float(points.at[next_one])
 
     def _before_turning(self, by_theory: float) -> float:
         """At most the scale at which trajectories make a quarter turn.
@@ -305,10 +317,9 @@ class Tuner:
         """Whether nearly nothing was accepted in any round, or all in the last, though the scale could grow."""
         if self._is_measured or self._is_turning:
             return False
-        last = self.rounds[-1]
-        is_longest = last.log_factor >= math.log(self.tuning.most) - 1e-6
+        was_longest = any(each.log_factor >= math.log(self.tuning.most) - 1e-6 for each in self.rounds)
         return all(each.acceptance <= self._failure for each in self.rounds) or (
-            last.acceptance > 0.98 and not is_longest
+            self.rounds[-1].acceptance > 0.98 and not was_longest
         )
 
     @property

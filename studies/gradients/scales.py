@@ -115,7 +115,7 @@ def proposals(laplace: Laplace) -> dict[str, tuple[Any, str]]:
     d, factor = laplace.d, laplace.factor
     return {
         "RandomWalk": (RandomWalk.preconditioned(laplace), "scale"),
-        "PCN": (PCN(laplace, 1.0), "beta"),
+        "PCN": (PCN(laplace, 1.0, walk=0.02), "beta"),
         "Langevin": (Langevin.preconditioned(laplace, ROWS), "scale"),
         "Hamiltonian": (Hamiltonian(d**-0.25 * factor, NUM_STEPS, ROWS), "scale"),
     }

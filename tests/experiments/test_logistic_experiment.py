@@ -65,7 +65,7 @@ def test_rows_to_an_accuracy_by_hand(result: experiment.Result) -> None:
 
 
 def test_images_several_times(result: experiment.Result) -> None:
-    data, digits = experiment._Data(dataclasses.replace(TINY.repeated, further=500), SEED), mnist_1_7()
+    data, digits = experiment.Data(dataclasses.replace(TINY.repeated, further=500), SEED), mnist_1_7()
     x, y = data.model.data["x"], data.model.data["y"]
     assert len(x) == len(digits.train_images) + 500
     np.testing.assert_array_equal(np.asarray(x[-500:]), np.asarray(x[:500]))
@@ -74,7 +74,7 @@ def test_images_several_times(result: experiment.Result) -> None:
 
 
 def test_accuracy_is_the_share_told_right(result: experiment.Result) -> None:
-    data = experiment._Data(TINY.small, SEED)
+    data = experiment.Data(TINY.small, SEED)
     digits = mnist_1_7()
     assert data.accuracy(np.zeros((1, 784), np.float32))[0] == pytest.approx(1 - digits.test_is_seven.mean())
     slope = digits.features()[0][digits.train_is_seven].mean(0) - digits.features()[0][~digits.train_is_seven].mean(0)

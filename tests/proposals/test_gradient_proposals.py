@@ -269,9 +269,13 @@ STEPS = {
 }
 
 
+# The test of trajectories in quick runs: detailed balance, reversal and volume above.
+COSTLY_SLOW = [pytest.param(name, marks=pytest.mark.slow) if name == "hamiltonian" else name for name in STEPS]
+
+
 @pytest.mark.parametrize("source", ["windows", pytest.param("row by row", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("test", ["minibatch", pytest.param("penalty", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", COSTLY_SLOW)
 def test_chains_agree_with_the_closed_form(steps: str, test: str, source: str) -> None:
     target = SCENARIOS["normal vector"]()
     proposal = STEPS[steps](np.linalg.cholesky(target.covariance))
@@ -294,7 +298,7 @@ class _WithoutCorrection:
         return self.proposal.propose(noise, position, target)._replace(log_correction=0.0)
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", COSTLY_SLOW)
 def test_chains_without_the_correction_do_not(steps: str) -> None:
     target = SCENARIOS["normal vector"](FEW_ROWS)
     few = {"langevin": 1.6, "hamiltonian": 0.9, "amagold": 0.6}[steps]

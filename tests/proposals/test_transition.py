@@ -224,6 +224,7 @@ def adapted(rare: Scenario) -> Adapted:
     return adapt_transition(jr.key(1), target, rare.mean, num_steps=200, progress=False)
 
 
+@pytest.mark.slow
 def test_chains_are_exact_where_residuals_are_large(rare: Scenario, adapted: Adapted) -> None:
     trace = run(rare, adapted.transition)
     assert 0.2 < trace.is_accepted.mean() < 0.97

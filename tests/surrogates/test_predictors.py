@@ -11,7 +11,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from conftest import SEED
-from models.families.family_cases import FAMILIES
+from models.families.family_cases import COSTLY_SLOW, FAMILIES
 from tallchain.models import Group, Regression, families
 from tallchain.models.priors import Horseshoe, Normal, Prior
 from tallchain.sources import Shuffled
@@ -52,7 +52,7 @@ def wide(tree: Any) -> Any:
     return jax.tree.map(lambda v: jnp.asarray(v, jnp.float64 if np.asarray(v).dtype.kind == "f" else None), tree)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", COSTLY_SLOW)
 def test_residuals_of_order_2_are_those_of_an_expansion_in_the_parameters(name: str) -> None:
     """In float32 and compiled for several pairs at once, against `Taylor` in float64."""
     model = model_of(name)
@@ -83,7 +83,7 @@ def test_residuals_of_order_2_are_those_of_an_expansion_in_the_parameters(name: 
 
 
 @pytest.mark.parametrize("order", [2, 3, 6])
-@pytest.mark.parametrize("name", ["logit", "negative binomial"])
+@pytest.mark.parametrize("name", ["logit", pytest.param("negative binomial", marks=pytest.mark.slow)])
 def test_the_sum_of_all_rows_is_known(name: str, order: int) -> None:
     """Also beyond the reach; and a reach that is not the same in rows and in the sum is seen."""
     model = model_of(name)

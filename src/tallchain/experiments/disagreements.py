@@ -72,7 +72,7 @@ class Config:
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Seconds a setting."""
-        return cls(chains=128, draws=1000, seed=seed)
+        return cls(chains=128, draws=500, seed=seed)
 
     @classmethod
     def paper(cls, seed: int = 0) -> Config:

@@ -123,7 +123,7 @@ class Config:
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Shorter repetitions: half a minute on two cores."""
-        return cls(draws=1000, slow_draws=30, seed=seed)
+        return cls(draws=750, slow_draws=15, seed=seed)
 
     @classmethod
     def paper(cls, seed: int = 0) -> Config:

@@ -97,8 +97,8 @@ class Config:
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Shorter repetitions: about two minutes on two cores."""
-        small = dataclasses.replace(SMALL, draws=1000, slow_draws=100)
-        large = dataclasses.replace(LARGE, draws=250, slow_draws=25)
+        small = dataclasses.replace(SMALL, draws=750, slow_draws=50)
+        large = dataclasses.replace(LARGE, draws=250, slow_draws=12)
         return cls(small, large, repeated=None, cooling_draws=1000, study_draws=250, seed=seed)
 
     @classmethod

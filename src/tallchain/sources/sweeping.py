@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from tallchain.cores import in_order, num_cores
-from tallchain.functions import program
+from tallchain.functions import calls_lapack, program
 from tallchain.parts import part
 from tallchain.sources.rows import row_bytes
 from tallchain.types import Array, Block, PyTree, Source
@@ -60,7 +60,8 @@ def sweep(
     sizes = {"num_rows": num_rows, "num_exact": num_exact, "width": width, "blocks": blocks}
     # Compiled here: JAX's settings, such as 64 bits, are those of a thread.
     shared = jax.device_put((summarise, data, share))
-    compiled = _summaries.trace(*shared, np.int32(0), **sizes).lower().compile()
+    traced = _summaries.trace(*shared, np.int32(0), **sizes)
+    compiled, threads = traced.lower().compile(), 1 if calls_lapack(traced) else threads
 
     def found(first: int) -> PyTree:
         summaries = compiled(*shared, np.int32(first))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from scipy import stats
 from scipy.special import expit, softmax
 
@@ -105,6 +106,10 @@ FAMILIES = {
     "ordinal": Case(families.Ordinal(4), levels(4), (0.2, -2.0, 0.3, 0.1), of_order),
     "ordinal of two": Case(families.Ordinal(2), levels(2), (0.2, -0.5), of_order),
 }
+
+COSTLY = ("t", "t, known", "negative binomial", "gamma", "ordinal", "ordinal of two")
+COSTLY_SLOW = [pytest.param(name, marks=pytest.mark.slow) if name in COSTLY else name for name in FAMILIES]
+"""All families for a test; those that take longest to compile in the slow suite alone."""
 
 EXTREMES = {  # outcomes at which numbers are to stay finite as well
     successes: [[0, 1e7], [1e7, 1e7], [5e6, 1e7], [0, 0]],

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from family_cases import EXTREMES, FAMILIES
+from family_cases import COSTLY_SLOW, EXTREMES, FAMILIES
 from jax import random as jr
 
 from checks import Z_LIMIT
@@ -123,6 +123,7 @@ def test_short_gains_keep_their_digits(name: str) -> None:
     assert np.max(errors[1]) > 1e-4
 
 
+@pytest.mark.parametrize("name", COSTLY_SLOW)
 def test_all_is_finite_far_out(name: str) -> None:
     """Predictors from -10^4 to 10^4, each with each; long steps and none; derivatives forward and backward."""
     family, outcomes, centre, _ = FAMILIES[name]
