@@ -134,10 +134,10 @@ def program(**options: Any) -> Callable[[Callable[..., Any]], Program]:
 
 
 def calls_lapack(traced: Any) -> bool:
-    """Whether a traced program has matrix decompositions, of which only one may run at a time on a CPU.
+    """Whether a traced program has matrix decompositions, of which a CPU should not do a batch.
 
-    jaxlib divides a batch of them among the threads of XLA and waits for these; two programs that do so at once take
-    all threads to wait, for ever.
+    jaxlib divides a batch of them among the threads of XLA and waits for these. Two batches at once, of one program or
+    of two, can take all threads to wait, for ever: seen on two cores with a few lines of JAX alone.
     """
     return jax.default_backend() == "cpu" and _has(traced.jaxpr, _DECOMPOSITIONS)
 

@@ -87,14 +87,27 @@ def _waiting(kernel: Machine, shapes: Lane, positions: PyTree, draw: int) -> Lan
 
 
 def _run(
-    kernel: Machine, schedule: Schedule, ahead: Noise, lanes: Lane, *, last: Array, turns: Array, size: int
+    kernel: Machine,
+    schedule: Schedule,
+    ahead: Noise,
+    lanes: Lane,
+    *,
+    last: Array,
+    turns: Array,
+    size: int,
+    one_by_one: bool = False,
 ) -> tuple[Lane, Array]:
     """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
 
     The noise ahead is that of the trial that each chain has open, and one more for each slot. Returns the lanes (with
     their trials still open) and the draws by chain and slot, packed into `size` words each. Chain c has filled the
-    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots.
+    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots. `one_by_one` works on one chain after the other
+    within a turn; see `calls_lapack`.
     """
+
+    def all_of(function: Callable[[Lane], Any]) -> Callable[[Lane], Any]:
+        return (lambda lanes: lax.map(function, lanes)) if one_by_one else jax.vmap(function)
+
     first = lanes.draw
     chains = jnp.arange(len(first))
     slots = len(jax.tree.leaves(ahead)[0][0]) - 1
@@ -106,8 +119,8 @@ def _run(
         count, lanes, record = carry
         if census == "within":
             is_time = is_time_for_census(lanes, last)
-            lanes = lax.cond(is_time, jax.vmap(partial(scan, kernel, schedule)), lambda lanes: lanes, lanes)
-        lanes, is_decided, drawn = jax.vmap(partial(_look, kernel, schedule, last))(lanes)
+            lanes = lax.cond(is_time, all_of(partial(scan, kernel, schedule)), lambda lanes: lanes, lanes)
+        lanes, is_decided, drawn = all_of(partial(_look, kernel, schedule, last))(lanes)
         # Slots of undecided lanes are out of bounds, and dropped.
         slot = jnp.where(is_decided, lanes.draw - 1 - first, slots)
         record = record.at[chains, slot].set(pack(drawn), mode="drop", unique_indices=True)
@@ -119,9 +132,10 @@ def _run(
 
     def open_all(lanes: Lane) -> Lane:
         noise = jax.tree.map(lambda leaf: leaf[chains, lanes.draw - first], ahead)
-        size = len(first) if share == 0 else _together(lanes)
+        size = 1 if one_by_one else len(first) if share == 0 else _together(lanes)
         if size < len(first):
-            return lax.map(lambda each: _open(kernel, schedule, *each), (lanes, noise), batch_size=size)
+            batches = {} if size == 1 else {"batch_size": size}
+            return lax.map(lambda each: _open(kernel, schedule, *each), (lanes, noise), **batches)
         return jax.vmap(partial(_open, kernel, schedule))(lanes, noise)
 
     def is_on(carry: tuple[Array, Lane, Array]) -> Array:
@@ -141,7 +155,7 @@ def _run(
 
 def _sampler(**options: Any) -> tuple[Any, Any]:
     """Make programs of both, with options of the compiler."""
-    run = program(donate_argnames="lanes", static_argnames="size", **options)(_run)
+    run = program(donate_argnames="lanes", static_argnames=("size", "one_by_one"), **options)(_run)
     return jax.jit(_draw_ahead, static_argnames="count", **options), run
 
 
@@ -155,8 +169,6 @@ class _Programs(NamedTuple):
     run: Any
     lanes: Lane
     like: Drawn
-    is_alone: bool
-    """Whether one group has to run after the other."""
 
 
 class Runner:
@@ -226,7 +238,7 @@ class Runner:
             done = run_group(*groups[0])
             self._running = [lambda: jax.block_until_ready(done)]
         else:  # on an accelerator too: JAX waits there, turn by turn, for the condition of a loop
-            threads = ThreadPoolExecutor(1 if programs.is_alone else len(groups))
+            threads = ThreadPoolExecutor(len(groups))
             running = [
                 threads.submit(lambda *group: jax.block_until_ready(run_group(*group)), *group) for group in groups
             ]
@@ -281,11 +293,12 @@ class Runner:
             self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
             drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
             ahead_ = threads.submit(drawn.lower().compile)
-            ends = {"last": draw, "turns": draw}
-            looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **ends, size=num_words(like))
+            given = {"last": draw, "turns": draw, "size": num_words(like)}
+            looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given)
+            if len(words) > 1 and calls_lapack(looked):
+                looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given, one_by_one=True)
             run_ = threads.submit(looked.lower().compile)
-            is_alone = self._num_groups > 1 and (calls_lapack(looked) or calls_lapack(drawn))
-        return _Programs(partial(ahead_.result(), randomness), run_.result(), lanes, like, is_alone)
+        return _Programs(partial(ahead_.result(), randomness), run_.result(), lanes, like)
 
     @property
     def draw(self) -> np.ndarray:

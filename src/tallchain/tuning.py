@@ -208,7 +208,7 @@ class Tuner:
         return by_theory
 
     def _if_it_pays(self, points: Points, by_theory: float) -> float:
-        """Not the longest scale there is unless it is clearly better than the next one: it is the first to stick in tails."""
+        """The longest scale there is only if it is clearly better than the next: it is the first to stick in tails."""
         if by_theory < math.log(self.tuning.most):
             return by_theory
         gaps = by_theory - points.at
