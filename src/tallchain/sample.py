@@ -24,6 +24,7 @@ from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, single_key
+from tallchain.lockstep import Drawn
 from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.residuals import digits, needs_float64
@@ -95,6 +96,44 @@ def sample(
             function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
+    trace = drawn(
+        key,
+        kernel,
+        initial,
+        num_samples,
+        num_chains=num_chains,
+        num_warmup=num_warmup,
+        keep=keep,
+        thin=thin,
+        schedule=schedule,
+        recentre=recentre,
+        adapt=adapt,
+        scan=scan,
+        progress=progress,
+        chunk_size=chunk_size,
+    )
+    warn_of(trace, stacklevel=2)
+    return trace
+
+
+def drawn(
+    key: Array,
+    kernel: Kernel,
+    initial: PyTree,
+    num_samples: int,
+    *,
+    num_chains: int = 1,
+    num_warmup: int = 0,
+    keep: Literal["draws", "moments"] = "draws",
+    thin: int | None = None,
+    schedule: Schedule | None = None,
+    recentre: Recentre | None = None,
+    adapt: bool = False,
+    scan: int = 8,
+    progress: bool | Callable[[int, int], None] = True,
+    chunk_size: int | None = None,
+) -> Trace:
+    """As `sample`, without its warnings: the complaints of the trace say the same."""
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
     thin = _thin(keep, thin, num_samples, num_chains)
@@ -122,7 +161,7 @@ def sample(
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = _notes_of(kernel.source), _is_one(positions)
 
-    def trace_of(last: _Last, found: _Found, *, is_interrupted: bool) -> Trace:
+    def trace_of(last: _Last, found: Found, *, is_interrupted: bool) -> Trace:
         return recorder.trace(
             initial,
             names=names,
@@ -157,7 +196,7 @@ def sample(
         )
         with (
             progress_bar(progress, num_draws * num_chains) as show,
-            saving(recorder, lambda: trace_of(find_last(), _Found(), is_interrupted=True)),
+            saving(recorder, lambda: trace_of(find_last(), Found(), is_interrupted=True)),
         ):
             run, report = runner(kernel).start(positions), partial(show_and_check, show, kernel, positions)
             for stop in sorted(warmup.stops - {0}):
@@ -167,17 +206,16 @@ def sample(
             fill(recorder, run, num_draws, interrupt, report)
         if not recorder.has_draws:
             raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-        last, found = find_last(), _Found()
+        last, found = find_last(), Found()
         is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
-        if scan and last.kernel and _has_scan(kernel) and not interrupt.is_set():
+        if scan and last.kernel and has_scan(kernel) and not interrupt.is_set():
             try:
-                found = _scanned(last.kernel, recorder, scan, fold_in(key, num_chains), interrupt, progress=progress)
+                draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
+                found = scanned(last.kernel, draws, scan, fold_in(key, num_chains), interrupt, progress=has_bar)
             except Exception as error:
                 unchecked = trace_of(last, found, is_interrupted=is_interrupted)
-                raise SamplingError(_failed_check(error), unchecked) from error
-        trace = trace_of(last, found, is_interrupted=is_interrupted)
-    warn_of(trace, stacklevel=2)
-    return trace
+                raise SamplingError(failed_check(error), unchecked) from error
+        return trace_of(last, found, is_interrupted=is_interrupted)
 
 
 class _Last(NamedTuple):
@@ -187,7 +225,7 @@ class _Last(NamedTuple):
     settings: Settings | None = None
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """What the scan has found."""
 
     scan: Scan | None = None
@@ -195,12 +233,13 @@ class _Found(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _has_scan(kernel: Kernel) -> bool:
+def has_scan(kernel: Kernel) -> bool:
     """Whether rows that were not seen could matter: where there is no test at all, there is nothing to check."""
     return isinstance(kernel, MetropolisHastings) and (not is_exact(kernel.acceptance) or needs_check(kernel))
 
 
-def _failed_check(error: Exception) -> str:
+def failed_check(error: Exception) -> str:
+    """Say that the scan failed, and where the draws are."""
     if isinstance(error, BoundError):
         return f"{error} They are in the `trace` of this exception."
     return (
@@ -209,27 +248,20 @@ def _failed_check(error: Exception) -> str:
     )
 
 
-def _scanned(
-    kernel: Kernel,
-    recorder: Recorder,
-    count: int,
-    key: Array,
-    interrupt: threading.Event,
-    *,
-    progress: bool | Callable[[int, int], None],
-) -> _Found:
+def scanned(
+    kernel: Kernel, draws: Drawn, count: int, key: Array, interrupt: threading.Event, *, progress: bool
+) -> Found:
     """Read every row at some proposals."""
     assert isinstance(kernel, MetropolisHastings)
     began = time.perf_counter()
-    draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
     if needs_check(kernel):
-        note = check_all_rows(kernel, draws.position, count, interrupt, progress=has_bar)
-        return _Found(None, time.perf_counter() - began, (note,))
+        note = check_all_rows(kernel, draws.position, count, interrupt, progress=progress)
+        return Found(None, time.perf_counter() - began, (note,))
     try:
-        found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=has_bar), ()
+        found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=progress), ()
     except KeyboardInterrupt:
         found, notes = None, ("the scan was interrupted",)
-    return _Found(found, time.perf_counter() - began, notes)
+    return Found(found, time.perf_counter() - began, notes)
 
 
 def _notes_of(source: Source) -> tuple[str, ...]:

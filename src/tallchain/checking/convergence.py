@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Generator
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -50,24 +52,47 @@ class Parameter:
     """Chance of such an R-hat if the chains agree; computed where R-hat is above 1.01."""
 
 
-def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
-    """Summarise draws (chain, draw, ...), a block of coordinates at a time: a float64 copy of all would not fit."""
+class Convergence(NamedTuple):
+    """By coordinate; NaN for one that never moved."""
+
+    ess: np.ndarray
+    """Effective draws, in bulk or in the tails, whichever are fewer."""
+    r_hat: np.ndarray
+
+
+def convergence_of(draws: list[np.ndarray]) -> Convergence:
+    """Return what tells whether draws, arrays (chain, draw, ...), are enough."""
+    found = []
+    for leaf in draws:
+        for block in _blocks(leaf):
+            _, _, bulk, tail, r_hat = _convergence(block, has_errors=False)
+            found.append(np.stack([np.minimum(bulk, tail), r_hat]))
+    return Convergence(*np.concatenate(found, 1))
+
+
+def _blocks(draws: np.ndarray) -> Generator[np.ndarray]:
+    """Yield the draws in float64, (chain, draw, coordinate), some coordinates at a time: all would not fit."""
     flat = draws.reshape(*draws.shape[:2], -1)
     width = max(1, _BLOCK // max(flat.shape[0] * flat.shape[1], 1))
-    found = []
     for first in range(0, flat.shape[2], width):
-        block = flat[:, :, first : first + width].astype(np.float64)
+        yield flat[:, :, first : first + width].astype(np.float64)
+
+
+def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
+    """Summarise draws (chain, draw, ...)."""
+    found: list[Parameter] = []
+    for block in _blocks(draws):
         quantiles = np.quantile(block, [0.05, 0.5, 0.95], axis=(0, 1))
         statistics = np.stack([block.mean((0, 1)), block.std((0, 1)), *quantiles, *_convergence(block)], 1)
         for i, values in enumerate(statistics.tolist()):
             is_high = values[-1] > MOST_R_HAT
             chance = chance_of_r_hat(block[:, :, i]) if is_high else 1.0
-            found.append(Parameter(labels[first + i], *values, chance))
+            found.append(Parameter(labels[len(found)], *values, chance))
     return found
 
 
-def _convergence(block: np.ndarray) -> list[np.ndarray]:
-    """MCSE of mean and sd, bulk and tail ESS, R-hat, of draws (chain, draw, coordinate)."""
+def _convergence(block: np.ndarray, *, has_errors: bool = True) -> list[np.ndarray]:
+    """MCSE of mean and sd (NaN unless wanted), bulk and tail ESS, R-hat, of draws (chain, draw, coordinate)."""
     if block.shape[1] < _LEAST_DRAWS:
         return [np.full(block.shape[2], np.nan)] * 5
     from arviz_stats.base import array_stats
@@ -75,9 +100,10 @@ def _convergence(block: np.ndarray) -> list[np.ndarray]:
     axes = {"chain_axis": 0, "draw_axis": 1}
     with warnings.catch_warnings():  # a chain that never moved has no R-hat: NaN says so
         warnings.simplefilter("ignore")
+        none = np.full(block.shape[2], np.nan)
         return [
-            array_stats.mcse(block, method="mean", **axes),
-            array_stats.mcse(block, method="sd", **axes),
+            array_stats.mcse(block, method="mean", **axes) if has_errors else none,
+            array_stats.mcse(block, method="sd", **axes) if has_errors else none,
             array_stats.ess(block, method="bulk", **axes),
             array_stats.ess(block, method="tail", prob=(0.05, 0.95), **axes),
             array_stats.rhat(block, **axes),

@@ -1,0 +1,208 @@
+"""Draw until there are enough effective draws: rounds of a run, each as long as the last one says.
+
+Chains begin farther out than draws of the posterior are: a chain that is stuck shows only if the chains began apart.
+In d dimensions draws of a normal distribution are about sqrt(d) standard deviations from its mean; the starts are three
+farther, at most twice as far.
+
+After each round the effective draws of the worst parameter are counted, in bulk and in the tails, and the next round
+has as many draws as are missing, with some to spare. If the chains disagree, the first half of all draws may be to
+blame: if the second half agrees alone, the first counts as warm-up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tallchain.abilities import CostlyProposal
+from tallchain.checking.convergence import MOST_R_HAT, convergence_of
+from tallchain.checking.faults import SamplingError
+from tallchain.checking.joining import joined, last_positions, without_first
+from tallchain.checking.trace import Trace
+from tallchain.interrupts import catch_interrupt
+from tallchain.kernel import MetropolisHastings
+from tallchain.keys import fold_in
+from tallchain.lockstep import Drawn
+from tallchain.prepared import Prepared
+from tallchain.progress import Show, shown
+from tallchain.sample import drawn, failed_check, has_scan, scanned
+from tallchain.types import Array, PyTree, Verdict
+
+CHAINS, COSTLY_CHAINS = 64, 16
+_ROUND, _COSTLY_WARMUP, _WARMUP = 250, 25, 100  # draws of each chain
+_FARTHER, _MOST_FARTHER = 3.0, 2.0
+_TO_SPARE, _AGAIN, _MOST_GROWTH = 1.25, 2.0, 4.0
+_SCAN_KEY = 2**31  # not the number of a round
+
+
+class Limits(NamedTuple):
+    """When to stop."""
+
+    num_draws: int
+    """Effective draws of the worst parameter to ask for."""
+    max_draws: int
+    """Draws of all chains."""
+    max_seconds: float
+
+
+class Ran(NamedTuple):
+    """Draws, and whether they are enough."""
+
+    trace: Trace
+    is_enough: bool
+    why: str
+    """If they are not, in words."""
+
+
+def num_chains_for(kernel: MetropolisHastings) -> int:
+    """Many chains where candidates cost next to nothing; fewer where each is hundreds of steps on the surrogate."""
+    return COSTLY_CHAINS if isinstance(kernel.proposal, CostlyProposal) else CHAINS
+
+
+def dispersed(prepared: Prepared, key: Array, num_chains: int) -> PyTree:
+    """Return starts that are farther out than draws of the posterior; see the module."""
+    starts = prepared.starts(key, num_chains)
+    if prepared.normal is not None:
+        centre = prepared.normal.mean
+    else:
+        centre = jax.tree.map(lambda leaf: np.mean(np.asarray(leaf, np.float64), 0), prepared.reference.draws)
+    d = sum(np.size(leaf) for leaf in jax.tree.leaves(centre))
+    factor = min(1 + _FARTHER / math.sqrt(d), _MOST_FARTHER)
+
+    def away(start: Any, middle: Any) -> np.ndarray:
+        start, middle = np.asarray(start), np.asarray(middle)
+        return (middle + factor * (start - middle)).astype(start.dtype)
+
+    return jax.tree.map(away, starts, centre)
+
+
+def run(
+    key: Array,
+    kernel: MetropolisHastings,
+    starts: PyTree,
+    num_chains: int,
+    limits: Limits,
+    *,
+    scan: int,
+    progress: bool,
+) -> Ran:
+    """Run rounds until there are enough effective draws, or a limit is reached; then scan."""
+    watch = _Watch(time.perf_counter() + limits.max_seconds)
+    most = max(limits.max_draws // num_chains, 1)
+    count, number, trace = min(max(_ROUND, math.ceil(_TO_SPARE * limits.num_draws / num_chains)), most), 0, None
+    with catch_interrupt() as interrupt:
+        while True:
+            with shown(progress, "sampling", 1) as show:
+                round_key = fold_in(key, number)
+                trace = _more(round_key, kernel, starts, count, num_chains, trace, watch.during(show, trace))
+            if watch.is_over or trace.is_interrupted or interrupt.is_set():
+                trace = dataclasses.replace(trace, is_interrupted=True)
+                return Ran(trace, False, _why_to_stop(trace, limits, watch) or "the run was interrupted")
+            trace, growth = _judged(trace, limits.num_draws)
+            why = _why_to_stop(trace, limits, watch) if growth > 1 else ""
+            if growth <= 1 or why:
+                break
+            more = math.ceil((min(growth, _MOST_GROWTH) - 1) * trace.num_draws)
+            count, number = max(min(more, most - trace.num_draws), 1), number + 1
+        if scan and has_scan(kernel):
+            trace = _scanned(trace, scan, fold_in(key, _SCAN_KEY), interrupt, progress=progress)
+    return Ran(trace, growth <= 1, why)
+
+
+class _Watch:
+    """Shows progress, and ends a round when the time is over."""
+
+    def __init__(self, end: float) -> None:
+        self._end = end
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time left."""
+        return time.perf_counter() > self._end
+
+    def during(self, show: Show, before: Trace | None) -> Callable[[int, int], None]:
+        """Return what a run calls with its draws so far, and all that it will make."""
+        had = 0 if before is None else before.num_chains * before.num_draws
+        show(0, "compiling the sampler first" if before is None else "", total=1)
+
+        def report(done: int, total: int) -> None:
+            show(had + done, f"{had + done:,} draws", total=had + total)
+            if self.is_over:
+                raise KeyboardInterrupt
+
+        return report
+
+
+def _more(
+    key: Array,
+    kernel: MetropolisHastings,
+    starts: PyTree,
+    count: int,
+    num_chains: int,
+    before: Trace | None,
+    report: Callable[[int, int], None],
+) -> Trace:
+    """Draw some more; whatever happens, the draws before are not lost."""
+    options: dict[str, Any] = {"num_chains": num_chains, "scan": 0, "progress": report}
+    if before is None:
+        warmup = _COSTLY_WARMUP if isinstance(kernel.proposal, CostlyProposal) else _WARMUP
+        return drawn(key, kernel, starts, count, num_warmup=warmup, **options)
+    try:
+        found = drawn(key, kernel, last_positions(before), count, **options)
+    except KeyboardInterrupt:
+        return dataclasses.replace(before, is_interrupted=True)
+    except SamplingError as error:
+        raise SamplingError(str(error), _both(before, error.trace)) from error
+    return _both(before, found)
+
+
+def _both(before: Trace, after: Trace) -> Trace:
+    """Join them, unless chains of an interrupted round are missing."""
+    if after.left_out:
+        return dataclasses.replace(before, is_interrupted=True, kernel=after.kernel)
+    return joined(before, after)
+
+
+def _judged(trace: Trace, wanted: int) -> tuple[Trace, float]:
+    """Return the trace, perhaps without its first half, and how many times as many draws it should have."""
+    growth = _growth(trace, wanted)
+    if growth <= 1 or trace.num_draws < 2 * _ROUND:
+        return trace, growth
+    half = without_first(trace, trace.num_draws // 2)
+    if not _growth(half, wanted / 2) <= 1 < _growth(trace, wanted / 2):
+        return trace, growth
+    return half, max(_growth(half, wanted), 1.0)
+
+
+def _growth(trace: Trace, wanted: float) -> float:
+    found = convergence_of(list(trace.variables().values()))
+    ess, r_hat = np.nan_to_num(found.ess, nan=0.0).min(), np.nan_to_num(found.r_hat, nan=np.inf).max()
+    by_ess = 1.0 if ess >= wanted else _TO_SPARE * wanted / max(ess, 1.0)
+    return max(by_ess, 1.0 if r_hat <= MOST_R_HAT else _AGAIN)
+
+
+def _why_to_stop(trace: Trace, limits: Limits, watch: _Watch) -> str:
+    if (trace.num_draws + 1) * trace.num_chains > limits.max_draws:
+        return f"the limit of {limits.max_draws:,} draws was reached"
+    if watch.is_over:
+        return f"the limit of {limits.max_seconds:,.0f} s was reached"
+    return ""
+
+
+def _scanned(trace: Trace, count: int, key: Array, interrupt: threading.Event, *, progress: bool) -> Trace:
+    verdict: dict[str, Any] = {name: getattr(trace, name) for name in Verdict._fields}
+    assert isinstance(trace.kernel, MetropolisHastings)
+    try:
+        found = scanned(
+            trace.kernel, Drawn(trace.position, Verdict(**verdict)), count, key, interrupt, progress=progress
+        )
+    except Exception as error:
+        raise SamplingError(failed_check(error), trace) from error
+    return dataclasses.replace(trace, scan=found.scan, scan_seconds=found.seconds, notes=trace.notes + found.notes)
