@@ -2,7 +2,6 @@ import json
 import math
 
 from report.facts_cases import FACTS, without_numbers
-
 from tallchain.report import Facts
 
 
