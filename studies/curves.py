@@ -18,7 +18,7 @@ from studies.targets import given_ratios
 from tallchain.acceptance import Austere, Barker, Confidence, Metropolis, MinibatchBarker, NormalBarker, Penalty
 from tallchain.kernel import State
 from tallchain.parts import replace
-from tallchain.pictures.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, panels
+from tallchain.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, panels
 from tallchain.proposals import Fixed
 
 if TYPE_CHECKING:

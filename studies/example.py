@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from studies.study import ROOT, Keep, Result, forget
-from tallchain.pictures.style import panels, shared_legend
+from tallchain.plots.style import panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,7 +21,7 @@ from benchmarks.records import table
 from studies.study import Keep, Result, forget
 from studies.targets import given_ratios
 from tallchain.acceptance import MinibatchBarker, Penalty
-from tallchain.pictures.style import BLUE, GREEN, GREY, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLUE, GREEN, GREY, VERMILION, panels, shared_legend
 from tallchain.proposals import Fixed
 from tallchain.types import Array, IntegratedTest
 

@@ -39,6 +39,8 @@ PLAN = [
     {"checking": ("checking",)},
     {"sample": ("sample", "warmup", "tuning")},
     {"prepare": ("prepare", "prepared", "weighing")},
+    {"plots": ("plots",)},
+    {"report": ("report",)},
     {"tallchain": ("__init__",)},
     {"experiments": ("experiments", "pictures")},
     {"cli": ("cli", "reproduce", "__main__")},

@@ -161,7 +161,7 @@ SHOWN = {
 
 def rows_figure(results: dict[str, Any]) -> Figure:
     """Draw rows per decision against N."""
-    from tallchain.pictures import style
+    from tallchain.plots import style
 
     figure, [[axes]] = style.panels((6.5, 5.0), dpi=120)
     against = {int(size): _by_name(of["cases"]) for size, of in results["against_n"].items()}

@@ -12,7 +12,7 @@ import tallchain as tc
 from benchmarks.peers.ours import draw_ours
 from benchmarks.peers.problem import Problem
 from benchmarks.peers.targets import SEED, simulated
-from tallchain.pictures.style import BLUE, GREEN, GREY, VERMILION, panels
+from tallchain.plots.style import BLUE, GREEN, GREY, VERMILION, panels
 from tallchain.surrogates import Taylor
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tallchain.pictures.style import BLUE, GREY, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLUE, GREY, VERMILION, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

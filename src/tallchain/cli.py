@@ -18,9 +18,9 @@ from tallchain.checking.trace import Trace
 from tallchain.command import prepare, refusals, require, save_numbers
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.gaussian_mixture import GaussianMixture, Grid, gaussian_mixture
-from tallchain.pictures.audit import audit_figure
 from tallchain.pictures.demo import demo_figure
-from tallchain.pictures.style import formats
+from tallchain.plots import audit as draw_audit
+from tallchain.plots.style import figure_of, formats
 from tallchain.proposals import RandomWalk
 from tallchain.reproduce import reproduce_all, reproduce_correction, reproduce_gradients, reproduce_worst_case
 from tallchain.sources import Shuffled
@@ -250,5 +250,5 @@ def audit(
     result = dataclasses.replace(result, drift=drift)
     print(f"\n{result}\n")
     save_numbers(result.to_json(), output)
-    audit_figure(result).savefig(picture)
+    figure_of(draw_audit(result)[0]).savefig(picture)
     print(f"picture              {picture}")

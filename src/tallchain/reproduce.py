@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from tallchain.command import check_writable, prepare, require, save_numbers
 from tallchain.experiments import correction, gradients, worst_case
 from tallchain.pictures.gradients import gradients_figure
-from tallchain.pictures.style import formats
 from tallchain.pictures.worst_case import worst_case_figure
+from tallchain.plots.style import formats
 from tallchain.progress import shown
 
 if TYPE_CHECKING:

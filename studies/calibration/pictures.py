@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from tallchain.pictures.style import BLUE, GREEN, VERMILION, panels
+from tallchain.plots.style import BLUE, GREEN, VERMILION, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

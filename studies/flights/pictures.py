@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from studies.flights.numbers import HOURS
-from tallchain.pictures.style import BLACK, BLUE, GREEN, GREY, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLACK, BLUE, GREEN, GREY, VERMILION, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

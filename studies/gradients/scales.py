@@ -12,7 +12,7 @@ from jax import random as jr
 import tallchain as tc
 from studies.targets import exact_starts
 from tallchain.abilities import ReadingProposal
-from tallchain.pictures.style import BLUE, GREEN, ORANGE, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLUE, GREEN, ORANGE, VERMILION, panels, shared_legend
 from tallchain.proposals import PCN, Hamiltonian, Langevin, Laplace, RandomWalk
 from tallchain.tuning import best_acceptance
 

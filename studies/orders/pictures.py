@@ -9,7 +9,7 @@ import numpy as np
 from studies.orders.powers import select
 from studies.orders.quadrature import KNOWN_VARIANCE
 from studies.pairs import mean_error
-from tallchain.pictures.style import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILION, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,6 @@ from audits import (
 )
 from tallchain import checking
 from tallchain.checking import Audit, Drift, Estimate
-from tallchain.pictures.audit import audit_figure
 
 
 def test_report(broken: Audit) -> None:
@@ -64,14 +62,6 @@ def test_nothing_within_reach_is_said() -> None:
     assert not audit.is_sound
     assert "NOTHING AUDITED" in str(audit)
     json.dumps(audit.to_json(), allow_nan=False)
-
-
-def test_picture(broken: Audit, tmp_path: Path) -> None:
-    audit_figure(broken).savefig(tmp_path / "audit.png")
-    assert (tmp_path / "audit.png").stat().st_size > 20_000
-    without = dataclasses.replace(broken, drift=())
-    audit_figure(without).savefig(tmp_path / "without.svg")
-    assert "too few decisions" in (tmp_path / "without.svg").read_text()
 
 
 def test_diagnostics_offer_it() -> None:

@@ -19,7 +19,7 @@ _NAMES = 21  # columns of the names in front of the lines
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """What an audit found, for people (`print`, `pictures.audit`) and for programs (the fields, `to_json`)."""
+    """What an audit found, for people (`print`, `plots.audit`) and for programs (the fields, `to_json`)."""
 
     test: str
     settings: Settings

@@ -10,7 +10,8 @@ import numpy as np
 from tallchain.checking.trace import Trace
 from tallchain.models.gaussian_mixture import Grid
 from tallchain.pictures.posterior import REGIONS, draw_regions, levels
-from tallchain.pictures.style import BELOW, BLACK, BLUE, VERMILION, panels
+from tallchain.plots import rows_per_decision
+from tallchain.plots.style import BELOW, BLACK, BLUE, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,7 @@ def demo_figure(trace: Trace, grid: Grid, *, temperature: float, test: str) -> F
     """
     figure, [[left, right]] = panels((10.5, 4.9), 1, 2, dpi=140)
     _draw_posterior(left, _points(trace), grid)
-    _draw_rows(right, trace)
+    rows_per_decision(trace, right)
     figure.suptitle(
         f"Mixture of two Gaussians, N = {trace.num_rows:,}, K = {temperature:,.10g}, {test}: "
         f"{trace.rows_read.mean():,.0f} rows per decision on average"
@@ -70,19 +71,3 @@ def _frame(*values: np.ndarray) -> tuple[float, float]:
     least, most = (float(end(np.concatenate(values))) for end in (np.min, np.max))
     margin = 0.05 * (most - least)
     return least - margin, most + margin
-
-
-def _draw_rows(axes: Axes, trace: Trace) -> None:
-    rows, num_rows = trace.rows_read, trace.num_rows
-    least, mean = rows.min(), rows.mean()
-    # The rows are multiples of `least`, and a bar holds 2^k to 2^(k+1) - 1 of them; no multiple lies on an edge.
-    edges = least * (2.0 ** np.arange(np.floor(np.log2(rows.max() / least + 0.5)) + 2) - 0.5)
-    shares = np.histogram(rows, edges)[0] / rows.size
-    axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=BLUE, edgecolor="white")
-    axes.axvline(mean, color=VERMILION, lw=2, label=f"mean: {mean:,.0f} rows")
-    axes.axvline(num_rows, color=BLACK, lw=2, ls="--", label=f"all N = {num_rows:,} rows")
-    # At least two decades each way: over less, the labels of a log axis overlap.
-    left, bottom = min(least / 4, num_rows / 100), min(shares[shares > 0].min() / 10, 0.01)
-    axes.set(xscale="log", yscale="log", xlim=(left, num_rows * 4), ylim=(bottom, 2))
-    axes.set(xlabel="rows read for one decision", ylabel="share of decisions", title="Rows per decision")
-    axes.legend(**BELOW)

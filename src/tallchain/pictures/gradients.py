@@ -9,7 +9,7 @@ import numpy as np
 from tallchain.experiments.gradients import CONTENDERS, PAIRS, Result
 from tallchain.experiments.gradients.ranking import best_on_digits, best_on_mixture
 from tallchain.pictures.logistic import curve
-from tallchain.pictures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

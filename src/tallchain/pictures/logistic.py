@@ -8,7 +8,7 @@ import numpy as np
 
 from tallchain.experiments import logistic_regression
 from tallchain.pictures.methods import COLOURS, histograms
-from tallchain.pictures.style import BLUE, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLUE, VERMILION, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tallchain.pictures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from tallchain.plots.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tallchain.experiments import gaussian_mixture
 from tallchain.pictures.methods import COLOURS, histograms
 from tallchain.pictures.posterior import draw_regions
-from tallchain.pictures.style import panels
+from tallchain.plots.style import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

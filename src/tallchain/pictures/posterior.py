@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallchain.models.gaussian_mixture import Grid
-from tallchain.pictures.style import BLACK
+from tallchain.plots.style import BLACK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallchain.experiments import worst_case
-from tallchain.pictures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, panels, shared_legend
+from tallchain.plots.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

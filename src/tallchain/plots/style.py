@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish too.
 BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#000000"
 ORANGE, SKY, GREEN, PURPLE = "#E69F00", "#56B4E9", "#009E73", "#CC79A7"
 GREY = "#999999"
+SERIES = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK, GREY)
+"""Colours of chains, or of groups of them."""
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2, "frameon": False}
 """Options of a legend below a single panel."""
 
@@ -46,6 +49,29 @@ def panels(
         if grid:
             each.grid(alpha=0.25)
     return figure, axes
+
+
+def own_axes(axes: Axes | None, size: tuple[float, float], *, grid: bool = True) -> Axes:
+    """Return the axes given, or those of a figure of this size in inches."""
+    return panels(size, grid=grid)[1][0, 0] if axes is None else axes
+
+
+def figure_of(axes: Axes) -> Figure:
+    """Return the whole figure that axes are in."""
+    from matplotlib.figure import Figure
+
+    figure = axes.figure
+    while not isinstance(figure, Figure):
+        figure = figure.figure
+    return figure
+
+
+def elided(name: str, most: int = 30) -> str:
+    """Return a name, or its two ends if it is longer than `most` characters."""
+    if len(name) <= most:
+        return name
+    tail = (most - 1) // 2
+    return f"{name[: most - 1 - tail]}…{name[-tail:]}"
 
 
 def shared_legend(figure: Figure, axes: Any, columns: int | None = None, **options: Any) -> None:
