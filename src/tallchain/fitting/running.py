@@ -33,6 +33,7 @@ from tallchain.lockstep import Drawn
 from tallchain.prepared import Prepared
 from tallchain.progress import Show, shown
 from tallchain.sample import drawn, failed_check, has_scan, scanned
+from tallchain.surrogates.settling import Settled
 from tallchain.types import Array, PyTree, Verdict
 
 CHAINS, COSTLY_CHAINS = 64, 16
@@ -72,6 +73,7 @@ def dispersed(prepared: Prepared, key: Array, num_chains: int) -> PyTree:
     if prepared.normal is not None:
         centre = prepared.normal.mean
     else:
+        assert isinstance(prepared.reference, Settled)
         centre = jax.tree.map(lambda leaf: np.mean(np.asarray(leaf, np.float64), 0), prepared.reference.draws)
     d = sum(np.size(leaf) for leaf in jax.tree.leaves(centre))
     factor = min(1 + _FARTHER / math.sqrt(d), _MOST_FARTHER)

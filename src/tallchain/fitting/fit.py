@@ -1,0 +1,183 @@
+"""From a table and a formula to a posterior, in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import Any, Literal, NamedTuple
+
+from tallchain.fitting.gathering import Asked, facts_of
+from tallchain.fitting.result import Fit
+from tallchain.fitting.running import Limits, dispersed, num_chains_for, run
+from tallchain.keys import fold_in, make_key
+from tallchain.models import Posterior, Regression
+from tallchain.models.families import Family
+from tallchain.models.priors import Prior
+from tallchain.prepare import prepare
+from tallchain.prepared import Prepared
+from tallchain.types import AcceptanceTest, Proposal, PyTree
+from tallchain.validation import brief, check_switch, is_positive, is_whole
+
+_MOST_DRAWS = 100  # draws made for one effective draw that was asked for
+
+
+def fit(
+    model: str | Regression | Posterior | Prepared,
+    data: Any = None,
+    *,
+    family: str | Family | None = None,
+    prior: Prior | None = None,
+    weights: str | None = None,
+    offset: str | None = None,
+    missing: Literal["refuse", "drop"] = "refuse",
+    initial: PyTree = None,
+    num_draws: int = 4000,
+    seed: int = 0,
+    num_chains: int | None = None,
+    acceptance: AcceptanceTest | None = None,
+    proposal: Proposal | None = None,
+    max_draws: int | None = None,
+    max_seconds: float = math.inf,
+    scan: int = 8,
+    check: bool = True,
+    progress: bool = True,
+) -> Fit:
+    """Prepare, sample until the draws are enough, check them, and say what was done and how far to trust it.
+
+    Draws are enough when every parameter has `num_draws` effective ones, in bulk and in its tails, and an R-hat of at
+    most 1.01. Ctrl-C ends the sampling and keeps the draws. A key determines them: the same call, the same fit.
+
+        fit("delayed ~ distance + hour + (1 | carrier)", frame, family="bernoulli")
+
+    Args:
+        model: a formula; or a `Regression`, a `Posterior`, or what `prepare` returned.
+        data: the table for a formula: a frame, a dict of arrays, or a file (CSV, Parquet, Arrow, .npz) or a folder of
+            Parquet files; the rows for a `Posterior`, as `prepare` takes them.
+        family: of the outcomes, for a formula: a name such as "bernoulli", "poisson" or "probit", or a family.
+        prior: for a formula; None for weakly informative ones, see `Prior`.
+        weights: a column that says how often each row counts, for a formula.
+        offset: a column that is added to the linear predictor, for a formula.
+        missing: "refuse" missing values in the columns used, or "drop" such rows, counted.
+        initial: a position to start the search for the mode from, for a `Posterior`.
+        num_draws: effective draws of the worst parameter to ask for.
+        seed: of everything random.
+        num_chains: None for 64, or 16 where a candidate is costly.
+        acceptance: how to decide; None for what `prepare` chose.
+        proposal: None for what `prepare` chose.
+        max_draws: to make at most, of all chains; None for 100 times `num_draws`.
+        max_seconds: of sampling, at most.
+        scan: proposals at which every row is read at the end, unless the test is exact.
+        check: compare outcomes with outcomes drawn from the fit (a posterior predictive check of a regression).
+        progress: show what is going on (needs `rich`); without a terminal, a line every ten seconds or more.
+    """
+    limits = _limits(num_draws, max_draws, max_seconds)
+    _check(seed, num_chains, scan, check, progress)
+    began = time.perf_counter()
+    of_formula = {"family": family, "prior": prior, "weights": weights, "offset": offset}
+    given = _given(model, data, of_formula, missing, initial, progress=progress)
+    reading = time.perf_counter() - began if isinstance(model, str) else 0.0
+    prepared = model if isinstance(model, Prepared) else prepare(*given.rows, seed=seed, progress=progress)
+    key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
+    chains = num_chains or num_chains_for(kernel)
+    ran = run(
+        fold_in(key, 0),
+        kernel,
+        dispersed(prepared, fold_in(key, 1), chains),
+        chains,
+        limits,
+        scan=scan,
+        progress=progress,
+    )
+    asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading)
+    from tallchain.fitting.advising import advice_of
+
+    facts = facts_of(given.model, prepared, ran.trace, asked)
+    predictive = _predictive(given.model, ran.trace, fold_in(key, 2)) if check else None
+    facts = dataclasses.replace(facts, predictive=predictive)
+    facts = dataclasses.replace(facts, advice=advice_of(facts, ran, prepared))
+    return Fit(given.model, ran.trace, facts, given.spec, prepared)
+
+
+class _Given(NamedTuple):
+    """What there is to fit."""
+
+    model: Regression | None
+    rows: tuple[Any, ...]
+    """The arguments of `prepare`."""
+    asked: Asked
+    spec: Any = None
+
+
+def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, initial: Any, *, progress: bool) -> _Given:
+    """Read a formula, or take what is given."""
+    if isinstance(model, str):
+        if initial is not None:
+            raise TypeError("`fit(formula, initial=...)`: a regression has a start of its own; leave `initial` out.")
+        return _of_formula(model, data, of_formula, missing, progress=progress)
+    for name, value in (*of_formula.items(), ("missing", None if missing == "refuse" else missing)):
+        if value is not None:
+            raise TypeError(f"`fit(model, {name}=...)` goes with a formula; got {brief(value)}. Give it to the model.")
+    if isinstance(model, Regression):
+        return _Given(model, (model, data, initial), Asked(0, 0))
+    if isinstance(model, Posterior):
+        return _Given(None, (model, data, initial), Asked(0, 0))
+    if isinstance(model, Prepared):
+        if data is not None or initial is not None:
+            raise TypeError("`fit(prepared)` has its rows; leave `data` and `initial` out.")
+        return _Given(None, (), Asked(0, 0))
+    raise TypeError(f"`fit(model=...)` must be a formula, a Regression, a Posterior or a Prepared; got {brief(model)}.")
+
+
+def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: str, *, progress: bool) -> _Given:
+    from tallchain.formulas import build
+    from tallchain.tables import open_table
+
+    if data is None:
+        raise TypeError(f"`fit({formula!r})`: give the table, as `data=`: a frame, or the name of a file.")
+    if options["family"] is None:
+        raise TypeError(
+            f'`fit({formula!r}, data)`: say what the outcomes are, e.g. `family="bernoulli"` for 0 and 1, "gaussian" '
+            'for numbers, "poisson" for counts.'
+        )
+    table = open_table(data, "fit(data=...)")
+    built = build(formula, table, **options, missing=missing, progress=progress)
+    asked = Asked(
+        0,
+        0,
+        formula,
+        built.outcome,
+        checksum=table.checksum(),
+        dropped=dict(built.missing),
+        num_dropped=built.num_dropped,
+    )
+    return _Given(built.model, (built.model,), asked, built.spec)
+
+
+def _predictive(model: Regression | None, trace: Any, key: Any) -> Any:
+    if model is None:
+        return None
+    from tallchain.predictive import predictive_check
+
+    return predictive_check(model, trace, key)
+
+
+def _limits(num_draws: Any, max_draws: Any, max_seconds: Any) -> Limits:
+    for name, value in (("num_draws", num_draws), ("max_draws", 1 if max_draws is None else max_draws)):
+        if not is_whole(value, 1):
+            raise ValueError(f"`fit({name}=...)` must be a whole number, at least 1; got {brief(value)}.")
+    if not (is_positive(max_seconds) or max_seconds == math.inf):
+        raise ValueError(f"`fit(max_seconds=...)` must be a positive number; got {brief(max_seconds)}.")
+    return Limits(int(num_draws), int(max_draws or _MOST_DRAWS * num_draws), float(max_seconds))
+
+
+def _check(seed: Any, num_chains: Any, scan: Any, check: Any, progress: Any) -> None:
+    for name, value, least in (
+        ("seed", seed, 0),
+        ("num_chains", 1 if num_chains is None else num_chains, 1),
+        ("scan", scan, 0),
+    ):
+        if not is_whole(value, least):
+            raise ValueError(f"`fit({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
+    check_switch("fit", "check", check)
+    check_switch("fit", "progress", progress)

@@ -1,0 +1,163 @@
+"""A fit: the draws, what they say by name, what they cost, and how far to trust them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallchain.checking.auditing import audit
+from tallchain.checking.findings import Audit
+from tallchain.checking.trace import Trace
+from tallchain.fitting.variables import variables_of
+from tallchain.keys import make_key
+from tallchain.models import Regression
+from tallchain.models.prediction import Prediction
+from tallchain.prepared import Prepared
+from tallchain.report.facts import Facts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tallchain.fitting.saving import Saved
+    from tallchain.fitting.table import SummaryTable
+    from tallchain.formulas import Spec
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fit:
+    """A posterior that was drawn from; `print` it for the summary.
+
+    There is no comparison of models by leave-one-out or the like: that needs the log likelihood of every row at every
+    draw, N x draws numbers, which is what this library avoids; compare models by `predict` on rows held out.
+    """
+
+    model: Regression | None
+    """None for a posterior of own functions. A fit that was loaded has the model without its rows."""
+    trace: Trace
+    facts: Facts
+    """Everything that the report says."""
+    spec: Spec | None = None
+    """How a table becomes rows of the model, if there was a formula."""
+    prepared: Prepared | None = None
+    """None for a fit that was loaded."""
+
+    @property
+    def draws(self) -> dict[str, np.ndarray]:
+        """The draws by name, (chain, draw, ...): standard deviations and not their logs."""
+        return {variable.name: variable.draws for variable in variables_of(self.model, self.trace)}
+
+    def summary(self, *, effects: bool | None = None) -> SummaryTable:
+        """Return a frame of pandas with a line for each parameter; `print` it for more.
+
+        Args:
+            effects: list group effects too; None lists them if there are at most 20.
+        """
+        from tallchain.fitting.table import SummaryTable
+
+        of_groups = self.facts.of_kind("group effect")
+        listed = len(of_groups) <= _FEW if effects is None else effects
+        chosen = [each for each in self.facts.parameters if listed or each.kind != "group effect"]
+        return SummaryTable.of(self.facts, chosen)
+
+    def predict(
+        self,
+        new: Any = None,
+        interval: float = 0.9,
+        *,
+        draws: bool = False,
+        max_draws: int = 400,
+        new_levels: Any = "refuse",
+        seed: int | None = None,
+        **rows: Any,
+    ) -> Prediction:
+        """Return what is expected of rows, and outcomes: means and intervals; `.to_pandas()` makes a frame.
+
+        Args:
+            new: a frame, or a file, with the columns of the formula; None for the rows of the fit.
+            interval: probability between the ends of the intervals.
+            draws: keep the outcomes drawn, one for every draw and row.
+            max_draws: draws of the parameters to use.
+            new_levels: "refuse" groups that the fit does not have, or "draw" their effects.
+            seed: of the outcomes; None for that of the fit.
+            rows: for a regression without a formula: `x`, `groups`, `offset`, `rows`, `size`, as `Regression.predict`.
+        """
+        if self.model is None:
+            raise ValueError(
+                "`fit.predict(...)`: the model is a posterior of your own functions, which do not say what an outcome "
+                "is. Use `fit.draws`."
+            )
+        key = make_key((self.facts.seed or 0) if seed is None else seed)
+        options: dict[str, Any] = {"key": key, "draws": draws, "max_draws": max_draws, "new_levels": new_levels}
+        if new is None and not rows and self.prepared is None:
+            raise ValueError("`fit.predict()`: a fit that was loaded has no rows of its own; give new ones.")
+        if new is not None and self.spec is not None:
+            from tallchain.tables import open_table
+
+            rows = self.spec.new_rows(open_table(new, "fit.predict(new=...)")) | rows
+        elif new is not None:
+            rows = {"data": new} | rows
+        return self.model.predict(self.trace, **rows, interval=interval, **options)
+
+    def audit(self, **options: Any) -> Audit:
+        """Measure how wrong the decisions are: see `tallchain.audit`, whose options these are."""
+        if self.trace.kernel is None:
+            raise ValueError("`fit.audit()`: a fit that was loaded has no rows. Run `tallchain check FIT ROWS`.")
+        return audit(self.trace.kernel, self.trace, **options)
+
+    def to_datatree(self) -> Any:
+        """Return an xarray DataTree with the groups ArviZ expects: coefficients and groups by name."""
+        from tallchain.fitting.trees import datatree
+
+        return datatree(self.model, self.trace, self.facts)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the coefficients with their intervals; `tallchain.plots` has more."""
+        from tallchain import plots
+
+        return plots.coefficients(self.named_trace, axes=axes)
+
+    @property
+    def named_trace(self) -> Trace:
+        """The trace with the variables of `draws`, for `tallchain.plots`."""
+        found = variables_of(self.model, self.trace)
+        names = {each.name: each.levels or each.labels for each in found if each.draws.ndim == 3}
+        return dataclasses.replace(self.trace, position={each.name: each.draws for each in found}, names=names)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write one self-contained page of HTML that says all of it."""
+        from tallchain.fitting.saving import write_report
+
+        return write_report(self._saved, Path(path))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a folder: fit.json, draws.nc, summary.csv and report.html. `Fit.load` reads it; it holds no rows."""
+        from tallchain.fitting.saving import save
+
+        return save(self._saved, Path(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Fit:
+        """Read what `save` wrote; safe for files from somebody else: nothing in them is run."""
+        from tallchain.fitting.saving import load
+
+        return cls(**load(Path(path))._asdict())
+
+    @property
+    def _saved(self) -> Saved:
+        from tallchain.fitting.saving import Saved
+
+        return Saved(self.model, self.trace, self.facts, self.spec)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        of, chains = self.facts, self.facts.convergence
+        return f"Fit({of.title!r}, {of.num_rows:,} rows, {chains.num_chains} chains x {chains.num_draws} draws)"
+
+
+_FEW = 20

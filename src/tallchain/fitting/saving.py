@@ -1,0 +1,244 @@
+"""A fit as a folder of plain files: JSON, netCDF, CSV and HTML. Nothing in them is run when they are read.
+
+Files are written under other names first, so that no reader sees half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tallchain.checking.trace import Tally, Trace
+from tallchain.fitting.trees import datatree, safe
+from tallchain.models import Regression
+from tallchain.models.design import Design
+from tallchain.models.families.by_name import from_json, to_json
+from tallchain.models.groups import Coded
+from tallchain.models.layout import COEFFICIENTS, Term
+from tallchain.models.priors import Flat, Horseshoe, Normal, Prior, StudentT, log_prior_of
+from tallchain.models.regression import assemble
+from tallchain.report.facts import Facts
+from tallchain.settings import Settings
+
+if TYPE_CHECKING:
+    from tallchain.formulas import Spec
+
+FORMAT = 1
+FACTS, DRAWS, SUMMARY, REPORT = "fit.json", "draws.nc", "summary.csv", "report.html"
+_PRIORS = {kind.__name__: kind for kind in (Normal, Flat, StudentT, Horseshoe)}
+
+
+class SavedFitError(ValueError):
+    """A folder is no fit, or a broken one."""
+
+
+class Saved(NamedTuple):
+    """What a folder holds of a fit."""
+
+    model: Regression | None
+    trace: Trace
+    facts: Facts
+    spec: Spec | None
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+
+def save(fit: Saved, folder: Path) -> Path:
+    """Write all files; the facts last, without which there is no fit."""
+    from tallchain.fitting.table import SummaryTable
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        (folder / FACTS).unlink()
+    tree, table = datatree(fit.model, fit.trace, fit.facts), SummaryTable.of(fit.facts, fit.facts.parameters)
+    written(folder / DRAWS, lambda path: tree.to_netcdf(path, engine="h5netcdf"))
+    written(folder / SUMMARY, lambda path: table.to_csv(path, index_label="parameter"))
+    write_report(fit, folder / REPORT)
+    found = {
+        "format": FORMAT,
+        "facts": json.loads(fit.facts.to_json()),
+        "model": None if fit.model is None else _model_to_json(fit.model),
+        "spec": None if fit.spec is None else fit.spec.to_json(),
+        "trace": _trace_to_json(fit.trace),
+    }
+    text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+    written(folder / FACTS, lambda path: path.write_text(text + "\n", encoding="utf-8"))
+    return folder
+
+
+def write_report(fit: Saved, path: Path) -> Path:
+    """Write the page."""
+    from tallchain.fitting.page import page_of
+
+    text = page_of(fit.model, fit.trace, fit.facts)
+    written(path, lambda at: at.write_text(text, encoding="utf-8"))
+    return path
+
+
+def written(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file under another name, and rename it once it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
+    os.close(handle)
+    try:
+        write(Path(temporary))
+        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _model_to_json(model: Regression) -> dict[str, Any]:
+    layout, log_prior = model.layout, log_prior_of(model.posterior)
+    return {
+        "family": to_json(model.family),
+        "num_features": layout.num_features,
+        "intercept": layout.has_intercept,
+        "names": None if model.names is None else list(model.names),
+        "terms": [[term.name, term.factor, term.slope, term.num_levels] for term in layout.terms],
+        "levels": {name: labels.tolist() for name, labels in model.levels.items()},
+        "prior": {
+            "coefficients": _prior_to_json(log_prior.prior.coefficients),
+            "intercept": _prior_to_json(log_prior.prior.intercept),
+            "group_sd": log_prior.prior.group_sd,
+        },
+        "centres": list(map(float, log_prior.centres)),
+        "has_offset": "offset" in model.data,
+        "outcome_width": int(np.size(model.data["y"][0])),
+        "temperature": float(model.posterior.temperature),
+    }
+
+
+def _prior_to_json(prior: Any) -> dict[str, Any]:
+    return {"kind": type(prior).__name__} | vars(prior)
+
+
+def _trace_to_json(trace: Trace) -> dict[str, Any]:
+    settings = None if trace.settings is None else vars(trace.settings)
+    return {
+        "num_rows": trace.num_rows,
+        "warmup": vars(trace.warmup),
+        "settings": settings,
+        "notes": list(trace.notes),
+        "seconds": [trace.seconds, trace.compile_seconds, trace.scan_seconds],
+        "is_interrupted": trace.is_interrupted,
+    }
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def load(folder: Path) -> Saved:
+    """Return what `save` wrote."""
+    found = read_facts(folder)
+    try:
+        model = None if found["model"] is None else _model_from_json(found["model"])
+        spec = None
+        if found["spec"] is not None:
+            from tallchain.formulas import Spec
+
+            spec = Spec.from_json(found["spec"])
+        trace = _trace_from_file(folder / DRAWS, model, found["trace"])
+        return Saved(model, trace, Facts.from_json(json.dumps(found["facts"])), spec)
+    except SavedFitError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise SavedFitError(
+            f"`Fit.load({str(folder)!r})`: {FACTS} was changed or is not complete: {error!r}."
+        ) from error
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Return what `fit.json` says."""
+    call = f"`Fit.load({str(folder)!r})`"
+    try:
+        found = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SavedFitError(f"{call}: the folder has no {FACTS}: it is no fit, or one that was not finished.") from None
+    except (OSError, ValueError) as error:
+        raise SavedFitError(f"{call}: {FACTS} cannot be read: {error}.") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        got = found.get("format") if isinstance(found, dict) else type(found).__name__
+        raise SavedFitError(f"{call}: {FACTS} must have format {FORMAT}; got {got}. Another version has written it.")
+    return found
+
+
+def _model_from_json(found: dict[str, Any]) -> Regression:
+    """Make the regression again, with one empty row in place of its own."""
+    family = from_json(found["family"])
+    levels = {name: np.asarray(labels) for name, labels in found["levels"].items()}
+    terms = tuple(Term(name, factor, slope, count) for name, factor, slope, count in found["terms"])
+    slopes = sum(term.slope is not None for term in terms)
+    coded = Coded(
+        np.zeros((1, len(levels)), np.int32) if levels else None,
+        np.zeros((1, slopes), np.float32) if slopes else None,
+        terms,
+        levels,
+    )
+    width = found["outcome_width"]
+    names = None if found["names"] is None else tuple(found["names"])
+    x, y = np.zeros((1, found["num_features"]), np.float32), np.zeros((1, width)[: 1 + (width > 1)], np.float32)
+    extra = {"offset": np.zeros(1, np.float32)} if found["has_offset"] else {}
+    of = found["prior"]
+    prior = Prior(_prior_from_json(of["coefficients"]), _prior_from_json(of["intercept"]), of["group_sd"])
+    best = np.array([0.0] * family.num_linear + list(found["centres"]))
+    options: dict[str, Any] = {"intercept": found["intercept"], "temperature": found["temperature"]}
+    model = object.__new__(Regression)
+    return assemble(model, family, Design({"x": x, "y": y}, names), coded, extra, prior, best, **options)
+
+
+def _prior_from_json(found: dict[str, Any]) -> Any:
+    return _PRIORS[found["kind"]](**{name: value for name, value in found.items() if name != "kind"})
+
+
+def _trace_from_file(path: Path, model: Regression | None, found: dict[str, Any]) -> Trace:
+    import xarray
+
+    try:
+        with xarray.open_datatree(path, engine="h5netcdf") as tree:
+            posterior = {str(name): np.asarray(of) for name, of in tree["posterior"].data_vars.items()}
+            stats = {str(name): np.asarray(of) for name, of in tree["sample_stats"].data_vars.items()}
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        raise SavedFitError(f"{path} is missing, was cut short, or holds no draws: {error}.") from error
+    position: Any = posterior if model is None else _position(model, posterior)
+    own = {"is_accepted": "accepted", "is_invalid": "invalid"} | {
+        of: of for of in ("rows_read", "rows_scanned", "log_ratio")
+    }
+    seconds, compiling, scanning = found["seconds"]
+    return Trace(
+        position,
+        is_accepted=stats.pop("accepted"),
+        is_invalid=stats.pop("invalid"),
+        **own,
+        num_rows=found["num_rows"],
+        extras=stats,
+        warmup=Tally(**found["warmup"]),
+        seconds=seconds,
+        compile_seconds=compiling,
+        scan_seconds=scanning,
+        is_interrupted=found["is_interrupted"],
+        notes=tuple(found["notes"]),
+        settings=None if found["settings"] is None else Settings(**found["settings"]),
+        names={} if model is None else dict(model.posterior.names),
+    )
+
+
+def _position(model: Regression, posterior: dict[str, np.ndarray]) -> Any:
+    """Return the draws of the position; refuse those that do not fit the model."""
+    layout = model.layout
+    shapes = {COEFFICIENTS: layout.shapes()} if layout.is_vector else layout.shapes()
+    wrong = [name for name, shape in shapes.items() if np.shape(posterior.get(safe(name), 0.0))[2:] != shape]
+    if wrong:
+        raise SavedFitError(f"The draws of {', '.join(wrong)} in {DRAWS} do not fit the model in {FACTS}.")
+    named = {name: posterior[safe(name)] for name in shapes}
+    return named[COEFFICIENTS] if layout.is_vector else named

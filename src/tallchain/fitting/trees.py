@@ -1,0 +1,68 @@
+"""Draws as an xarray DataTree, by the names of columns and groups."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from tallchain.checking.trace import Trace
+from tallchain.fitting.variables import coefficient_names, variables_of
+from tallchain.models import Regression
+from tallchain.models.layout import COEFFICIENTS
+from tallchain.report.facts import Facts
+
+
+def datatree(model: Regression | None, trace: Trace, facts: Facts) -> Any:
+    """Return the tree; the posterior has the position as it was sampled, and standard deviations beside their logs."""
+    if model is None:
+        return _with_attributes(trace.to_datatree(), facts)
+    position = raw_position(model, trace)
+    more = {each.name: each.draws for each in variables_of(model, trace) if each.name not in position}
+    coords, dims = _dimensions(model)
+    named = dataclasses.replace(trace, position={safe(name): of for name, of in (position | more).items()}, names={})
+    return _with_attributes(named.to_datatree(coords, dims), facts)
+
+
+def raw_position(model: Regression, trace: Trace) -> dict[str, np.ndarray]:
+    """Return the draws of the position by name."""
+    draws = trace.variables()
+    return {COEFFICIENTS: next(iter(draws.values()))} if model.layout.is_vector else dict(draws)
+
+
+def safe(name: str) -> str:
+    """Return a name for a file: a slash would make a group of it."""
+    return name.replace("/", "\N{DIVISION SLASH}")
+
+
+def _dimensions(model: Regression) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Labels by dimension, and dimensions by variable."""
+    layout = model.layout
+    coords: dict[str, Any] = {"coefficient": list(coefficient_names(model))}
+    dims = {COEFFICIENTS: ["coefficient"]}
+    if layout.num_linear > 1:
+        coords["predictor"] = list(range(1, layout.num_linear + 1))
+        dims[COEFFICIENTS] = ["predictor", "coefficient"]
+    for term in layout.terms:
+        factor = list(model.levels)[term.factor]
+        dimension = f"{safe(factor)}_level"
+        coords[dimension] = [str(level) for level in model.levels[factor].tolist()]
+        dims[safe(term.name)] = [dimension]
+    return coords, dims
+
+
+def _with_attributes(tree: Any, facts: Facts) -> Any:
+    """Add what a reader of the file wants to know."""
+    trust, audited = facts.trust, facts.trust.audited_error
+    attributes: dict[str, Any] = {
+        "inference_library": "tallchain",
+        "inference_library_version": facts.versions.get("tallchain", ""),
+        "formula": facts.formula or "",
+        "exact": int(trust.is_exact),
+        "rows_read": facts.reading.total,
+    }
+    attributes |= {} if audited is None else {"audited_error": audited}
+    attributes |= {f"seconds_{stage.name.replace(' ', '_')}": stage.seconds for stage in facts.stages}
+    tree["posterior"].attrs.update(attributes)
+    return tree

@@ -1,0 +1,109 @@
+"""The draws as a person would name them: coefficients by column, standard deviations and not their logs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallchain.checking.convergence import Parameter, parameters_of
+from tallchain.checking.trace import Trace
+from tallchain.models import Regression
+from tallchain.models.layout import COEFFICIENTS, Term
+from tallchain.names import coordinates
+from tallchain.report.facts import Kind, ParameterFact
+
+_LOG = "log_"
+
+
+class Variable(NamedTuple):
+    """An array of draws."""
+
+    name: str
+    draws: np.ndarray
+    """(chain, draw, ...)."""
+    labels: tuple[str, ...]
+    """Of its entries, flat."""
+    kind: Kind = "coefficient"
+    term: str = ""
+    levels: tuple[str, ...] = ()
+    """Of the groups, for effects."""
+
+    def parameters(self) -> list[ParameterFact]:
+        """Summarise every entry."""
+        found = parameters_of(list(self.labels), self.draws)
+        levels = self.levels or ("",) * len(found)
+        return [_fact(each, self.kind, self.term, level) for each, level in zip(found, levels, strict=True)]
+
+
+def variables_of(model: Regression | None, trace: Trace) -> list[Variable]:
+    """Return the draws by name: of a regression its coefficients first, and group effects last."""
+    if model is None:
+        return [Variable(name, draws, _labels(trace, name, draws)) for name, draws in trace.variables().items()]
+    draws = trace.variables()
+    layout = model.layout
+    if layout.is_vector:
+        (leaf,) = draws.values()
+        return [Variable(COEFFICIENTS, leaf, _coefficient_names(model))]
+    found = [Variable(COEFFICIENTS, draws[COEFFICIENTS], _coefficient_names(model))]
+    found += [_shared(name, draws[name]) for name in layout.shared]
+    for term in layout.terms:
+        name = f"sd({term.name})"
+        found.append(Variable(name, np.exp(draws[term.log_sd]), (name,), "group sd", term.name))
+    found += [_hyper(name, draws[name]) for name in layout.hyper]
+    return found + [_effects(model, term, draws[term.name]) for term in layout.terms]
+
+
+def coefficient_names(model: Regression) -> tuple[str, ...]:
+    """Names of the features, the intercept first if there is one; x0, x1 and so on where nobody named them."""
+    if model.names is not None:
+        return model.names
+    first = ("(intercept)",) if model.layout.has_intercept else ()
+    return (*first, *(f"x{j}" for j in range(model.layout.num_features - len(first))))
+
+
+def _coefficient_names(model: Regression) -> tuple[str, ...]:
+    names = coefficient_names(model)
+    if model.layout.num_linear == 1:
+        return names
+    return tuple(f"{name}, level {level}" for level in range(1, model.layout.num_linear + 1) for name in names)
+
+
+def _shared(name: str, draws: np.ndarray) -> Variable:
+    """Scales and shapes instead of their logs."""
+    if name.startswith(_LOG):
+        plain = name.removeprefix(_LOG)
+        return Variable(plain, np.exp(draws), (plain,), "shared")
+    return Variable(name, draws, (name,), "shared")
+
+
+def _hyper(name: str, draws: np.ndarray) -> Variable:
+    plain = name.removeprefix(_LOG)
+    labels = coordinates(plain, draws.shape[2:], {})
+    return Variable(plain, np.exp(draws), tuple(labels), "prior scale")
+
+
+def _effects(model: Regression, term: Term, draws: np.ndarray) -> Variable:
+    levels = tuple(map(str, list(model.levels.values())[term.factor].tolist()))
+    return Variable(
+        term.name, draws, tuple(f"{term.name}[{level}]" for level in levels), "group effect", term.name, levels
+    )
+
+
+def _labels(trace: Trace, name: str, draws: np.ndarray) -> tuple[str, ...]:
+    return tuple(coordinates(name, draws.shape[2:], trace.names))
+
+
+def _fact(of: Parameter, kind: Kind, term: str, level: str) -> ParameterFact:
+    numbers: dict[str, Any] = {name: getattr(of, name) for name in ("mean", "sd", "q5", "median", "q95")}
+    return ParameterFact(
+        of.name,
+        **numbers,
+        mcse=of.mcse_mean,
+        ess_bulk=of.ess_bulk,
+        ess_tail=of.ess_tail,
+        r_hat=of.r_hat,
+        kind=kind,
+        term=term,
+        level=level,
+    )
