@@ -18,6 +18,7 @@ from tallchain.acceptance import (
 from tallchain.caching import cache_programs
 from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
 from tallchain.firefly import FireflyMC
+from tallchain.fitting import Fit, fit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
@@ -39,6 +40,7 @@ __all__ = [
     "Combined",
     "Confidence",
     "FireflyMC",
+    "Fit",
     "Metropolis",
     "MetropolisHastings",
     "MinibatchBarker",
@@ -63,6 +65,7 @@ __all__ = [
     "cache_programs",
     "checking",
     "firefly",
+    "fit",
     "models",
     "prepare",
     "proposals",

@@ -1,4 +1,4 @@
-"""The command line: `tallchain demo`, `tallchain audit`, `tallchain reproduce` (all experiments, or one)."""
+"""The command line: `tallchain fit` and what goes with it, `demo`, `audit`, `reproduce` (all experiments, or one)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 import tallchain
+from tallchain import fit_commands
 from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
 from tallchain.checking.summary import Summary
 from tallchain.checking.trace import Trace
@@ -79,6 +80,8 @@ def build_app() -> typer.Typer:
     """Return the typer application."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Metropolis-Hastings for tall data.")
     app.callback()(_options)
+    for command in (fit_commands.fit, fit_commands.predict, fit_commands.summary):
+        app.command()(command)
     app.command()(demo)
     app.command()(audit)
     reproduce = typer.Typer(invoke_without_command=True)

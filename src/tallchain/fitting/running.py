@@ -97,13 +97,14 @@ def run(
 ) -> Ran:
     """Run rounds until there are enough effective draws, or a limit is reached; then scan."""
     watch = _Watch(time.perf_counter() + limits.max_seconds)
+    warmup = _COSTLY_WARMUP if isinstance(kernel.proposal, CostlyProposal) else _WARMUP
     most = max(limits.max_draws // num_chains, 1)
     count, number, trace = min(max(_ROUND, math.ceil(_TO_SPARE * limits.num_draws / num_chains)), most), 0, None
     with catch_interrupt() as interrupt:
         while True:
             with shown(progress, "sampling", 1) as show:
-                round_key = fold_in(key, number)
-                trace = _more(round_key, kernel, starts, count, num_chains, trace, watch.during(show, trace))
+                report = watch.during(show, trace, warmup * num_chains)
+                trace = _more(fold_in(key, number), kernel, starts, count, num_chains, warmup, trace, report)
             if watch.is_over or trace.is_interrupted or interrupt.is_set():
                 trace = dataclasses.replace(trace, is_interrupted=True)
                 return Ran(trace, False, _why_to_stop(trace, limits, watch) or "the run was interrupted")
@@ -129,14 +130,14 @@ class _Watch:
         """Whether there is no time left."""
         return time.perf_counter() > self._end
 
-    def during(self, show: Show, before: Trace | None) -> Callable[[int, int], None]:
-        """Return what a run calls with its draws so far, and all that it will make."""
+    def during(self, show: Show, before: Trace | None, least: int) -> Callable[[int, int], None]:
+        """Return what a run calls with its draws so far, and all that it will make; it makes more than `least`."""
         had = 0 if before is None else before.num_chains * before.num_draws
         show(0, "compiling the sampler first" if before is None else "", total=1)
 
         def report(done: int, total: int) -> None:
             show(had + done, f"{had + done:,} draws", total=had + total)
-            if self.is_over:
+            if self.is_over and had + done > least:
                 raise KeyboardInterrupt
 
         return report
@@ -148,13 +149,13 @@ def _more(
     starts: PyTree,
     count: int,
     num_chains: int,
+    warmup: int,
     before: Trace | None,
     report: Callable[[int, int], None],
 ) -> Trace:
     """Draw some more; whatever happens, the draws before are not lost."""
     options: dict[str, Any] = {"num_chains": num_chains, "scan": 0, "progress": report}
     if before is None:
-        warmup = _COSTLY_WARMUP if isinstance(kernel.proposal, CostlyProposal) else _WARMUP
         return drawn(key, kernel, starts, count, num_warmup=warmup, **options)
     try:
         found = drawn(key, kernel, last_positions(before), count, **options)

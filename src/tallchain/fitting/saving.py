@@ -211,9 +211,6 @@ def _trace_from_file(path: Path, model: Regression | None, found: dict[str, Any]
     except (OSError, KeyError, ValueError, RuntimeError) as error:
         raise SavedFitError(f"{path} is missing, was cut short, or holds no draws: {error}.") from error
     position: Any = posterior if model is None else _position(model, posterior)
-    own = {"is_accepted": "accepted", "is_invalid": "invalid"} | {
-        of: of for of in ("rows_read", "rows_scanned", "log_ratio")
-    }
     seconds, compiling, scanning = found["seconds"]
     return Trace(
         position,

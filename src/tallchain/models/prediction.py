@@ -7,7 +7,7 @@ outcomes that are to be kept.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from tallchain.names import in_order_of
 from tallchain.parts import part, static
 from tallchain.types import Array, PyTree
 from tallchain.validation import brief, check_switch, is_positive, is_whole
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _BLOCK = 2**22  # numbers of a block, over draws and rows
 _MOST_ROWS = 2**13  # of a block
@@ -59,6 +62,23 @@ class Prediction:
     def num_draws(self) -> int:
         """Draws of the parameters."""
         return num_draws_of(self.position)
+
+    def to_pandas(self) -> DataFrame:
+        """Return a frame, a line for each row: mean and interval, and the interval of an outcome if there is one.
+
+        For outcomes of several levels every column comes once for each, as "mean[0]", "mean[1]" and so on.
+        """
+        from pandas import DataFrame
+
+        named = {"mean": self.mean, "lower": self.interval.lower, "upper": self.interval.upper}
+        columns = {
+            label: values if values.ndim == 1 else values[:, at]
+            for name, values in named.items()
+            for at, label in enumerate([name] if values.ndim == 1 else [f"{name}[{k}]" for k in range(values.shape[1])])
+        }
+        if self.outcome_interval is not None:
+            columns |= {f"outcome_{name}": values for name, values in self.outcome_interval._asdict().items()}
+        return DataFrame(columns)
 
 
 class Ask(NamedTuple):

@@ -1,0 +1,222 @@
+"""The commands of a fit: `tallchain fit`, `predict`, `summary` and `check`.
+
+Exit codes: 0; 2 for bad input, with one line that says what is wrong, and nothing written; 3 for a fit that was written
+but should not be used as it is; 130 for one that was interrupted, whose draws so far were written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Generator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tallchain.checking.faults import SamplingError
+from tallchain.command import require
+
+if TYPE_CHECKING:
+    from tallchain.fitting import Fit
+
+with contextlib.suppress(ModuleNotFoundError):  # needed only once the application is built, which says so
+    import typer
+
+    from tallchain.command import NoProgress, Seed
+
+    _Folder = Annotated[Path, typer.Argument(metavar="FIT", help="The folder of a fit.", show_default=False)]
+    _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
+
+BAD_INPUT, NOT_TO_BE_USED, INTERRUPTED = 2, 3, 130
+_NEEDS = ("pandas", "pyarrow", "formulaic", "matplotlib", "arviz_stats", "xarray", "h5netcdf")
+
+
+class TestChoice(StrEnum):
+    """What decides."""
+
+    AUTO = "auto"
+    EXACT = "mhss"
+    PENALTY = "penalty"
+    METROPOLIS = "metropolis"
+
+
+class NewLevels(StrEnum):
+    """What to do about groups that a fit does not have."""
+
+    REFUSE = "refuse"
+    DRAW = "draw"
+
+
+def fit(
+    rows: Annotated[
+        Path,
+        typer.Argument(metavar="ROWS", help="CSV, Parquet (a file or a folder), Arrow or .npz.", show_default=False),
+    ],
+    formula: Annotated[
+        str, typer.Argument(metavar="FORMULA", help='Such as "late ~ distance + (1 | carrier)".', show_default=False)
+    ],
+    *,
+    family: Annotated[
+        str,
+        typer.Option(
+            help="Of the outcomes: bernoulli, binomial, poisson, negative_binomial, gaussian, student_t, gamma, "
+            "weibull, categorical, ordinal; bernoulli-probit and bernoulli-cloglog have another link.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[Path, typer.Option(file_okay=False, help="The folder to write.")] = Path("fit"),
+    weights: Annotated[str | None, typer.Option(help="A column: how often each row counts.")] = None,
+    offset: Annotated[str | None, typer.Option(help="A column that is added to the linear predictor.")] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows with missing values in the columns used.")
+    ] = False,
+    prior_sd: Annotated[
+        float | None,
+        typer.Option(help="Of a normal prior of the coefficients.", show_default="2.5, scaled by the family"),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Effective draws of the worst parameter to ask for.")] = 4000,
+    chains: Annotated[int | None, typer.Option(min=1, help="Chains.", show_default="64, or 16 if costly")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Of sampling, at most.", show_default="no limit")] = None,
+    test: Annotated[
+        TestChoice, typer.Option(help="What decides; auto takes an exact test where it reads fewer rows.")
+    ] = TestChoice.AUTO,
+    seed: Seed = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a fit that is there already.")] = False,
+    json: _Json = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Fit a regression to a table of any length, and write summary.csv, draws.nc, report.html and fit.json.
+
+    Ctrl-C ends the sampling early, and writes the draws so far.
+
+    Examples:
+        tallchain fit flights.parquet "late ~ distance + hour + (1 | carrier)" --family bernoulli
+
+        tallchain fit visits.csv "visits ~ age * sex + offset(log(days))" --family poisson --output visits-fit
+    """
+    require(*_NEEDS)
+    import tallchain
+    from tallchain.models.priors import Normal, Prior
+
+    with _one_line_errors():
+        _check_folder(output, overwrite=overwrite)
+        prior = None if prior_sd is None else Prior(Normal(prior_sd))
+        options: dict[str, Any] = {"weights": weights, "offset": offset, "prior": prior, "seed": seed}
+        options |= {"missing": "drop" if drop_missing else "refuse", "num_draws": draws, "num_chains": chains}
+        options |= {"max_seconds": math.inf if max_seconds is None else max_seconds, "progress": not no_progress}
+        try:
+            found = tallchain.fit(formula, rows, family=family, acceptance=_acceptance(test), **options)
+        except SamplingError as error:
+            _save_draws(error, output)
+            raise
+        found.save(output)
+    print(found.facts.to_json() if json else f"{found}\n\nwritten    {output}: {', '.join(_files(output))}")
+    raise typer.Exit(_code(found))
+
+
+def predict(
+    fit: _Folder,
+    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="New rows, as for fit.", show_default=False)],
+    *,
+    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to write: .csv or .parquet.")] = Path(
+        "predictions.csv"
+    ),
+    interval: Annotated[float, typer.Option(min=0.0, max=1.0, help="Probability between the ends of intervals.")] = 0.9,
+    new_levels: Annotated[
+        NewLevels, typer.Option(help="Groups that the fit does not have: refuse them, or draw their effects.")
+    ] = NewLevels.REFUSE,
+    max_draws: Annotated[int, typer.Option(min=1, help="Draws of the parameters to use.")] = 400,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of outcomes.", show_default="that of the fit")] = None,
+) -> None:
+    """Predict outcomes of new rows: mean and interval of the expectation, and of an outcome.
+
+    Example:
+        tallchain predict fit/ tomorrow.parquet --output tomorrow-predicted.csv
+    """
+    require(*_NEEDS)
+    from tallchain.fitting import Fit
+    from tallchain.fitting.saving import written
+
+    with _one_line_errors():
+        if output.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"--output must end in .csv or .parquet; got {output}.")
+        options: dict[str, Any] = {"new_levels": new_levels.value, "max_draws": max_draws, "seed": seed}
+        found = Fit.load(fit).predict(rows, interval, **options).to_pandas()
+        if output.suffix == ".csv":
+            written(output, lambda path: found.to_csv(path, index=False))
+        else:
+            written(output, lambda path: found.to_parquet(path, index=False))
+    print(f"written    {output}: {len(found):,} rows")
+
+
+def summary(
+    fit: _Folder,
+    *,
+    effects: Annotated[bool, typer.Option("--effects", help="List the effects of all groups.")] = False,
+    json: _Json = False,
+) -> None:
+    """Print the summary of a fit again.
+
+    Example:
+        tallchain summary fit/ --effects
+    """
+    require(*_NEEDS)
+    from tallchain.fitting import Fit
+
+    with _one_line_errors():
+        found = Fit.load(fit)
+    print(found.facts.to_json() if json else found.summary(effects=effects or None))
+
+
+# ---- what they share ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Generator[None]:
+    """Say what is wrong in one line, and exit."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("Interrupted before the first draw was finished: nothing was written.", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except (ValueError, TypeError, OSError, SamplingError) as error:
+        print(f"Error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT) from error
+
+
+def _check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that has a fit, or cannot be written, before the work is done."""
+    from tallchain.fitting.saving import FACTS, written
+
+    if (folder / FACTS).exists() and not overwrite:
+        raise ValueError(f"--output {folder} has a fit already. Choose another folder, or give --overwrite.")
+    is_new = not folder.exists()
+    written(folder / ".check", lambda path: path.write_text(""))
+    (folder / ".check").unlink()
+    if is_new:
+        folder.rmdir()
+
+
+def _acceptance(test: TestChoice) -> Any:
+    from tallchain import MHSS, Metropolis, Penalty
+
+    return {"auto": None, "mhss": MHSS(), "penalty": Penalty(), "metropolis": Metropolis()}[test.value]
+
+
+def _save_draws(error: SamplingError, folder: Path) -> None:
+    from tallchain.fitting.saving import DRAWS, written
+
+    tree = error.trace.to_datatree()
+    written(folder / DRAWS, lambda path: tree.to_netcdf(path, engine="h5netcdf"))
+    print(f"The draws that were finished are in {folder / DRAWS}.", file=sys.stderr)
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _code(found: Fit) -> int:
+    if found.trace.is_interrupted:
+        return INTERRUPTED
+    return NOT_TO_BE_USED if found.facts.is_grave else 0
