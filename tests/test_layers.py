@@ -32,8 +32,8 @@ PLAN = [
         )
     },
     {"host": ("progress", "interrupts", "command")},
-    {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets")},
-    {name: (name,) for name in ("surrogates", "bounds")},
+    {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets", "tables")},
+    {name: (name,) for name in ("surrogates", "bounds", "formulas")},
     {"kernel": ("kernel", "assembly", "firefly", "stochastic", "schedule", "settings")},
     {"lockstep": ("lockstep", "machines", "census", "packing", "chunks", "digest", "mixing")},
     {"checking": ("checking",)},

@@ -11,10 +11,10 @@ import numpy as np
 
 from tallchain.functions import shared
 from tallchain.models import prediction
-from tallchain.models.collinear import check_columns, check_separation
-from tallchain.models.design import Design, check_frame, design, few, named, named_features, row_offset, row_weights
-from tallchain.models.families import Bernoulli, Binomial, Categorical, Family, NegativeBinomial, Ordinal, Poisson
-from tallchain.models.groups import Coded, as_groups, check_names, code_groups
+from tallchain.models.agreement import check_counted, check_parts, hyper_of, intercept_of
+from tallchain.models.design import Design, check_frame, design, named, named_features, row_offset, row_weights
+from tallchain.models.families import Family
+from tallchain.models.groups import Coded, as_groups, code_groups
 from tallchain.models.layout import COEFFICIENTS, Layout
 from tallchain.models.likelihood import RegressionLogLikelihood
 from tallchain.models.new_rows import Columns
@@ -24,14 +24,13 @@ from tallchain.models.priors import (
     LOG_GLOBAL,
     LOG_LOCAL,
     LOG_SLAB,
-    Flat,
     Horseshoe,
     Prior,
     RegressionLogPrior,
 )
 from tallchain.models.range_bound import RangeBound
 from tallchain.types import Array, PyTree
-from tallchain.validation import brief, check_switch
+from tallchain.validation import brief
 
 _FIRST_SD = 0.5  # of group effects, to start from, in units of the predictor
 _MOST_REPEATED = 1_000_000  # outcomes that stand for weighted ones, where a start and a unit are found
@@ -99,7 +98,7 @@ class Regression:
         if not (prior is None or isinstance(prior, Prior)):
             raise TypeError(f"`{call}(prior=...)` must be a Prior(...) or None; got {brief(prior)}.")
         check_frame(call, data)
-        intercept = _intercept(call, family, intercept, x)
+        intercept = intercept_of(call, family, intercept, x)
         outcomes = family.outcomes(call, named(call, "y", y, data))
         features = np.zeros((len(outcomes), 0), np.float32) if x is None else named_features(call, x, data)
         made = design(call, features, outcomes, intercept, words=("x", "y"))
@@ -113,14 +112,8 @@ class Regression:
             if values is not None
         }
         coded = code_groups(call, groups, num_rows, data)
-        _check_counted(call, family, outcomes, extra.get("weight"))
-        counted = _repeated(outcomes, extra.get("weight"))
-        best = family.start(counted)
-        prior = (prior or Prior()).scaled(family.unit(counted), float(best[0]) if family.num_linear == 1 else 0.0)
-        _check(call, family, made, coded, extra.get("weight"), prior, intercept)
         columns = Columns.of(family, y, as_groups(call, groups), offset)
-        rest: dict[str, Any] = {"intercept": intercept, "temperature": temperature, "columns": columns}
-        assemble(self, family, made, coded, extra, prior, best, **rest)
+        _complete(self, call, family, made, coded, extra, prior, columns, intercept=intercept, temperature=temperature)
 
     def predict(
         self,
@@ -181,6 +174,64 @@ class Regression:
         return prediction.prior_predict(self, key, count, ask, draws=draws, interval=interval)
 
 
+def from_design(
+    call: str,
+    family: Family,
+    made: Design,
+    coded: Coded,
+    extra: dict[str, np.ndarray],
+    *,
+    prior: Prior | None = None,
+    intercept: bool | None = None,
+    temperature: float = 1.0,
+) -> Regression:
+    """Return a regression of rows that are arrays already; none of them is copied.
+
+    Args:
+        call: to quote.
+        family: of the outcomes.
+        made: features in float32, after a column of ones if there is an intercept; and what `family.outcomes` takes.
+        coded: groups.
+        extra: "offset" and "weight", as they were given, if there are any.
+        prior: of the parameters.
+        intercept: whether the features begin with a column of ones; None says what suits the family.
+        temperature: K.
+    """
+    x = made.data["x"]
+    intercept = intercept_of(call, family, intercept, x)
+    if not x.shape[1]:
+        raise ValueError(f"`{call}(x=...)`: without an intercept there must be a feature.")
+    made = Design({"x": x, "y": family.outcomes(call, made.data["y"])}, made.names)
+    checks = {"offset": row_offset, "weight": row_weights}
+    extra = {name: checks[name](call, values, len(x)) for name, values in extra.items()}
+    rest: dict[str, Any] = {"intercept": intercept, "temperature": temperature}
+    return _complete(object.__new__(Regression), call, family, made, coded, extra, prior, Columns({}), **rest)
+
+
+def _complete(
+    model: Regression,
+    call: str,
+    family: Family,
+    made: Design,
+    coded: Coded,
+    extra: dict[str, np.ndarray],
+    prior: Prior | None,
+    columns: Columns,
+    *,
+    intercept: bool,
+    temperature: float,
+) -> Regression:
+    """Check whether the parts go together, and put them together."""
+    outcomes, weight = made.data["y"], extra.get("weight")
+    check_counted(call, family, outcomes, weight)
+    counted = _repeated(outcomes, weight)
+    best = family.start(counted)
+    prior = (prior or Prior()).scaled(family.unit(counted), float(best[0]) if family.num_linear == 1 else 0.0)
+    check_parts(call, family, made, coded, weight, prior, intercept)
+    rest: dict[str, Any] = {"intercept": intercept, "temperature": temperature, "columns": columns}
+    return assemble(model, family, made, coded, extra, prior, best, **rest)
+
+
 def assemble(
     model: Regression,
     family: Family,
@@ -202,7 +253,9 @@ def assemble(
         if values is not None:
             data[name] = values
     num_features = data["x"].shape[1]
-    layout = Layout(num_features, family.num_linear, family.shared, coded.terms, _hyper(prior), has_intercept=intercept)
+    layout = Layout(
+        num_features, family.num_linear, family.shared, coded.terms, hyper_of(prior), has_intercept=intercept
+    )
     centres = tuple(float(value) for value in best[family.num_linear :])
     # The functions read only their arguments, so a second data set compiles nothing.
     log_prior = RegressionLogPrior(prior, layout, centres)
@@ -223,10 +276,6 @@ def assemble(
     for name, value in values.items():
         object.__setattr__(model, name, value)
     return model
-
-
-def _hyper(prior: Prior) -> tuple[str, ...]:
-    return (LOG_LOCAL, LOG_GLOBAL, LOG_SLAB) if isinstance(prior.coefficients, Horseshoe) else ()
 
 
 def _repeated(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
@@ -272,81 +321,3 @@ def _labels(layout: Layout, names: tuple[str, ...] | None, levels: dict[str, np.
     for term in layout.terms:
         labels[term.name] = tuple(map(str, by_factor[term.factor].tolist()))
     return labels
-
-
-# ---- checks of parts that do not go together ---------------------------------------------------
-
-
-def _intercept(call: str, family: Family, intercept: bool | None, x: Any) -> bool:
-    """None for what suits the family."""
-    has = family.takes_intercept if intercept is None else check_switch(call, "intercept", intercept)
-    if has and not family.takes_intercept:
-        raise ValueError(
-            f"`{call}(intercept=True)`: {family!r} has numbers in place of an intercept ({', '.join(family.shared)}), "
-            "and only the difference to them would be determined. Leave `intercept` out."
-        )
-    if x is None and not has:
-        raise ValueError(f"`{call}(x=None)`: without an intercept there must be a feature; give `x`.")
-    return has
-
-
-def _check(
-    call: str,
-    family: Family,
-    made: Design,
-    coded: Coded,
-    weight: np.ndarray | None,
-    prior: Prior,
-    intercept: bool,
-) -> None:
-    x, y = made.data["x"], made.data["y"]
-    if weight is not None and not np.all(weight):  # rows that do not count determine nothing
-        x, y = x[weight > 0], y[weight > 0]
-    if family.num_linear > 1 and coded.terms:
-        raise ValueError(
-            f"`{call}(groups=...)` needs a family with one linear predictor; {family!r} has {family.num_linear}."
-        )
-    check_names(call, coded.terms, (*family.shared, *_hyper(prior)))
-    if isinstance(family, Categorical | Ordinal):
-        _check_levels(call, family, y)
-    if isinstance(prior.coefficients, Horseshoe) and x.shape[1] == intercept:
-        raise ValueError(
-            f"`{call}(x=None, prior=...)`: a horseshoe prior is of the coefficients of features, and there are none. "
-            "Give `x`, or another prior."
-        )
-    if (
-        isinstance(prior.intercept, Flat)
-        and intercept
-        and isinstance(family, Poisson | NegativeBinomial)
-        and not y.any()
-    ):
-        raise ValueError(
-            f"`{call}(y=..., prior=...)`: all counts are 0, and the intercept has a flat prior: it would fall without "
-            "end. Give it a proper prior such as priors.Normal(10.0)."
-        )
-    if isinstance(prior.coefficients, Flat):
-        check_columns(call, x, made.names, has_intercept=intercept)
-    if isinstance(family, Bernoulli | Binomial):
-        ones, zeros = (y[:, 0] > 0, y[:, 1] > y[:, 0]) if isinstance(family, Binomial) else (y > 0, y == 0)
-        is_free = isinstance(prior.intercept, Flat)
-        x = x if isinstance(prior.coefficients, Flat) else x[:, : int(intercept)]
-        check_separation(call, x, ones, zeros, made.names, has_intercept=intercept, is_free=is_free)
-
-
-def _check_counted(call: str, family: Family, outcomes: np.ndarray, weight: np.ndarray | None) -> None:
-    """Refuse outcomes that are right only together with those of weight 0."""
-    if weight is None or np.all(weight):
-        return
-    try:
-        family.outcomes(call, outcomes[weight > 0])
-    except ValueError as error:
-        raise ValueError(f"{error} Rows of weight 0 do not count.") from None
-
-
-def _check_levels(call: str, family: Categorical | Ordinal, y: np.ndarray) -> None:
-    empty = np.flatnonzero(np.bincount(y.astype(np.int64), minlength=family.levels) == 0)
-    if len(empty):
-        raise ValueError(
-            f"`{call}(y=...)`: {len(empty)} of the {family.levels} levels of {family!r} never occur: "
-            f"{few(empty.tolist())}. Number the levels that occur from 0, and give the family their number."
-        )
