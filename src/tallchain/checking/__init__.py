@@ -4,7 +4,9 @@ from tallchain.checking.auditing import audit
 from tallchain.checking.bound import BoundLimits, bound_limits
 from tallchain.checking.faults import SamplingError, SamplingWarning
 from tallchain.checking.findings import Audit
+from tallchain.checking.predictive import PredictiveCheck
 from tallchain.checking.records import Bound, Cost, Decisions, Drift, Estimate, Size
+from tallchain.checking.replicas import predictive_check
 from tallchain.checking.summary import Summary
 from tallchain.checking.trace import Trace
 from tallchain.checking.verdict import Scan
@@ -17,6 +19,7 @@ __all__ = [
     "Decisions",
     "Drift",
     "Estimate",
+    "PredictiveCheck",
     "SamplingError",
     "SamplingWarning",
     "Scan",
@@ -25,4 +28,5 @@ __all__ = [
     "Trace",
     "audit",
     "bound_limits",
+    "predictive_check",
 ]

@@ -33,6 +33,8 @@ class Panel:
     high: tuple[float, ...]
     p_value: float
     """Chance of deviations as large, summed over the places, if the regression is right."""
+    is_log: bool = False
+    """Whether the places are evenly spaced on a log scale."""
 
     @property
     def num_within(self) -> int:

@@ -110,7 +110,7 @@ def predict(model: Model, trace: Any, ask: Ask, *, key: Any, draws: Any, interva
     position = take_draws(call, model.layout, trace, int(max_draws))
     _check_kept(call, model, rows, num_draws_of(position) if draws else 0)
     key = None if key is None else single_key(f"{call}(key=...)", key)
-    return _predicted(call, model, position, rows, key, draws=draws, interval=interval)
+    return predicted(call, model, position, rows, key, draws=draws, interval=interval)
 
 
 def prior_predict(model: Model, key: Any, count: Any, ask: Ask, *, draws: Any, interval: Any) -> Prediction:
@@ -126,7 +126,7 @@ def prior_predict(model: Model, key: Any, count: Any, ask: Ask, *, draws: Any, i
     of_position, of_rows = fold_in(single_key(f"{call}(key=...)", key), np.arange(2))
     position = jax.tree.map(np.asarray, draw_positions(model.posterior, of_position, int(count)))
     position = in_order_of(position, model.start)
-    return _predicted(call, model, position, rows, of_rows, draws=draws, interval=interval)
+    return predicted(call, model, position, rows, of_rows, draws=draws, interval=interval)
 
 
 def _rows(call: str, model: Model, ask: Ask) -> Rows:
@@ -229,10 +229,10 @@ def _outcomes(of: _Predictor, position: PyTree, rows: PyTree, size: Array, keys:
     return jax.vmap(draw)(rows, size, keys)
 
 
-def _predicted(
+def predicted(
     call: str, model: Model, position: PyTree, rows: Rows, key: Array | None, *, draws: bool, interval: float
 ) -> Prediction:
-    """Go through the rows in blocks."""
+    """Return what is expected of rows, and outcomes with a key, for draws of the position; block by block."""
     count, num_draws = rows.num_rows, num_draws_of(position)
     expected, outcomes = _Gathered(count, num_draws, interval), _Gathered(count, num_draws, interval, keeps=draws)
     of_effects, of_outcomes = (None, None) if key is None else fold_in(key, np.arange(2))

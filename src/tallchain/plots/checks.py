@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallchain.checking.predictive import Panel, PredictiveCheck
-from tallchain.plots.style import BELOW, BLACK, GREEN, VERMILION, elided, panels
+from tallchain.plots.style import BLACK, GREEN, VERMILION, elided, figure_of, panels, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_MOST_LABELS = 13
 
 
 def predictive_check(check: PredictiveCheck, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
@@ -23,14 +25,27 @@ def predictive_check(check: PredictiveCheck, axes: Sequence[Axes] | None = None)
         check: what `checking.predictive_check` returns.
         axes: where to draw, one for each of `check.panels`; None makes a figure.
     """
-    count = len(check.panels)
-    axes = list(panels((5.2, 3.3 * count), count, 1, grid=True)[1][:, 0]) if axes is None else axes
+    count, is_own = len(check.panels), axes is None
+    axes = _own_axes(count) if axes is None else axes
     if len(axes) != count:
         raise ValueError(f"`predictive_check(axes=...)` must be {count} axes; got {len(axes)}.")
     for each, panel in zip(axes, check.panels, strict=True):
         _draw(each, panel, check)
-    axes[-1].legend(**BELOW | {"bbox_to_anchor": (0.5, -0.2), "fontsize": "small"})
+    if is_own:
+        shared_legend(figure_of(axes[0]), axes, fontsize="small")
+    else:
+        axes[0].legend(frameon=False, fontsize="small")
     return axes
+
+
+def _own_axes(count: int) -> list[Axes]:
+    """One below the other, or two in a line if there are many."""
+    columns = 1 if count <= 2 else 2
+    lines = -(-count // columns)
+    figure, grid = panels((5.2 if columns == 1 else 8.6, 3.0 * lines + 0.3), lines, columns, grid=True)
+    for spare in grid.flat[count:]:
+        figure.delaxes(spare)
+    return list(grid.flat[:count])
 
 
 def _draw(axes: Axes, panel: Panel, check: PredictiveCheck) -> None:
@@ -46,6 +61,7 @@ def _draw(axes: Axes, panel: Panel, check: PredictiveCheck) -> None:
     title = f"{panel.title}:\n{panel.num_within} of {panel.size} within, {check.interval * panel.size:.1f} expected"
     axes.set_title(title, fontsize="medium")
     if panel.labels:
-        axes.set_xticks(place, [elided(label, 12) for label in panel.labels])
-        if max(map(len, panel.labels)) * panel.size > 55:
-            axes.tick_params(axis="x", rotation=60)
+        step = -(-panel.size // _MOST_LABELS)
+        axes.set_xticks(place[::step], [elided(label, 8) for label in panel.labels[::step]])
+    if panel.is_log:
+        axes.set_xscale("log")
