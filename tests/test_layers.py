@@ -41,9 +41,10 @@ PLAN = [
     {"prepare": ("prepare", "prepared", "weighing")},
     {"plots": ("plots",)},
     {"report": ("report",)},
+    {"fitting": ("fitting",)},
     {"tallchain": ("__init__",)},
     {"experiments": ("experiments", "pictures")},
-    {"cli": ("cli", "reproduce", "__main__")},
+    {"cli": ("cli", "fit_commands", "reproduce", "__main__")},
 ]
 LEVEL = {room: level for level, rooms in enumerate(PLAN) for room in rooms}
 ROOM = {module: room for rooms in PLAN for room, modules in rooms.items() for module in modules}

@@ -119,13 +119,13 @@ def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, init
         if value is not None:
             raise TypeError(f"`fit(model, {name}=...)` goes with a formula; got {brief(value)}. Give it to the model.")
     if isinstance(model, Regression):
-        return _Given(model, (model, data, initial), Asked(0, 0))
+        return _Given(model, (model, data, initial), Asked())
     if isinstance(model, Posterior):
-        return _Given(None, (model, data, initial), Asked(0, 0))
+        return _Given(None, (model, data, initial), Asked())
     if isinstance(model, Prepared):
         if data is not None or initial is not None:
             raise TypeError("`fit(prepared)` has its rows; leave `data` and `initial` out.")
-        return _Given(None, (), Asked(0, 0))
+        return _Given(None, (), Asked())
     raise TypeError(f"`fit(model=...)` must be a formula, a Regression, a Posterior or a Prepared; got {brief(model)}.")
 
 
@@ -141,23 +141,17 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: str, 
             'for numbers, "poisson" for counts.'
         )
     table = open_table(data, "fit(data=...)")
-    built = build(formula, table, **options, missing=missing, progress=progress)
-    asked = Asked(
-        0,
-        0,
-        formula,
-        built.outcome,
-        checksum=table.checksum(),
-        dropped=dict(built.missing),
-        num_dropped=built.num_dropped,
-    )
-    return _Given(built.model, (built.model,), asked, built.spec)
+    family = options.pop("family")
+    built = build(formula, table, family, **options, missing=missing, progress=progress)
+    outcome = built.spec.plan.outcome.text
+    asked = Asked(formula=formula, outcome=outcome, checksum=table.checksum(), num_dropped=built.num_dropped)
+    return _Given(built.model, (built.model,), asked._replace(words=built.words), built.spec)
 
 
 def _predictive(model: Regression | None, trace: Any, key: Any) -> Any:
     if model is None:
         return None
-    from tallchain.predictive import predictive_check
+    from tallchain.checking.replicas import predictive_check
 
     return predictive_check(model, trace, key)
 

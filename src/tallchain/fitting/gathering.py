@@ -22,14 +22,15 @@ _PACKAGES = ("tallchain", "jax", "numpy", "scipy", "blackjax", "formulaic", "pan
 class Asked(NamedTuple):
     """What was asked for, and of what data."""
 
-    num_draws: int
-    seed: int
+    num_draws: int = 0
+    seed: int = 0
     formula: str | None = None
     outcome: str = ""
     call: str | None = None
     checksum: str | None = None
-    dropped: dict[str, int] = {}  # noqa: RUF012 - never changed
     num_dropped: int = 0
+    words: tuple[str, ...] = ()
+    """What the formula does not say itself."""
     reading_seconds: float = 0.0
 
 
@@ -67,7 +68,6 @@ def facts_of(
         formula=asked.formula,
         outcome=asked.outcome,
         num_dropped=asked.num_dropped,
-        dropped=asked.dropped,
         stages=_stages(prepared, trace, asked),
         advice=advice,
         findings=tuple(str(prepared).splitlines()),

@@ -13,6 +13,7 @@ from tallchain.checking.auditing import audit
 from tallchain.checking.findings import Audit
 from tallchain.checking.trace import Trace
 from tallchain.fitting.variables import variables_of
+from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.models.prediction import Prediction
@@ -104,7 +105,7 @@ class Fit:
 
     def audit(self, **options: Any) -> Audit:
         """Measure how wrong the decisions are: see `tallchain.audit`, whose options these are."""
-        if self.trace.kernel is None:
+        if not isinstance(self.trace.kernel, MetropolisHastings):
             raise ValueError("`fit.audit()`: a fit that was loaded has no rows. Run `tallchain check FIT ROWS`.")
         return audit(self.trace.kernel, self.trace, **options)
 

@@ -15,7 +15,8 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -96,14 +97,14 @@ def run(
     progress: bool,
 ) -> Ran:
     """Run rounds until there are enough effective draws, or a limit is reached; then scan."""
-    watch = _Watch(time.perf_counter() + limits.max_seconds)
+    watch = _Watch(time.perf_counter() + limits.max_seconds, progress=progress)
     warmup = _COSTLY_WARMUP if isinstance(kernel.proposal, CostlyProposal) else _WARMUP
     most = max(limits.max_draws // num_chains, 1)
     count, number, trace = min(max(_ROUND, math.ceil(_TO_SPARE * limits.num_draws / num_chains)), most), 0, None
     with catch_interrupt() as interrupt:
         while True:
-            with shown(progress, "sampling", 1) as show:
-                report = watch.during(show, trace, warmup * num_chains)
+            had = 0 if trace is None else trace.num_chains * trace.num_draws
+            with watch.round(had, warmup * num_chains) as report:
                 trace = _more(fold_in(key, number), kernel, starts, count, num_chains, warmup, trace, report)
             if watch.is_over or trace.is_interrupted or interrupt.is_set():
                 trace = dataclasses.replace(trace, is_interrupted=True)
@@ -122,25 +123,31 @@ def run(
 class _Watch:
     """Shows progress, and ends a round when the time is over."""
 
-    def __init__(self, end: float) -> None:
-        self._end = end
+    def __init__(self, end: float, *, progress: bool) -> None:
+        self._end, self._progress = end, progress
 
     @property
     def is_over(self) -> bool:
         """Whether there is no time left."""
         return time.perf_counter() > self._end
 
-    def during(self, show: Show, before: Trace | None, least: int) -> Callable[[int, int], None]:
-        """Return what a run calls with its draws so far, and all that it will make; it makes more than `least`."""
-        had = 0 if before is None else before.num_chains * before.num_draws
-        show(0, "compiling the sampler first" if before is None else "", total=1)
+    @contextmanager
+    def round(self, had: int, least: int) -> Generator[Callable[[int, int], None]]:
+        """Yield what a run calls with its draws so far, and all that it will make; it makes more than `least`."""
+        with ExitStack() as bars:
+            bars.enter_context(shown(self._progress and not had, "compiling the sampler", is_step=True))
+            show: Show | None = None
 
-        def report(done: int, total: int) -> None:
-            show(had + done, f"{had + done:,} draws", total=had + total)
-            if self.is_over and had + done > least:
-                raise KeyboardInterrupt
+            def report(done: int, total: int) -> None:
+                nonlocal show
+                if show is None:
+                    bars.close()
+                    show = bars.enter_context(shown(self._progress, "sampling", had + total, is_step=True))
+                show(had + done, f"{had + done:,} draws")
+                if self.is_over and had + done > least:
+                    raise KeyboardInterrupt
 
-        return report
+            yield report
 
 
 def _more(

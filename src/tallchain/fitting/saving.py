@@ -66,7 +66,7 @@ def save(fit: Saved, folder: Path) -> Path:
         "format": FORMAT,
         "facts": json.loads(fit.facts.to_json()),
         "model": None if fit.model is None else _model_to_json(fit.model),
-        "spec": None if fit.spec is None else fit.spec.to_json(),
+        "spec": None if fit.spec is None else json.loads(fit.spec.to_json()),
         "trace": _trace_to_json(fit.trace),
     }
     text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
@@ -147,7 +147,7 @@ def load(folder: Path) -> Saved:
         if found["spec"] is not None:
             from tallchain.formulas import Spec
 
-            spec = Spec.from_json(found["spec"])
+            spec = Spec.from_json(json.dumps(found["spec"]))
         trace = _trace_from_file(folder / DRAWS, model, found["trace"])
         return Saved(model, trace, Facts.from_json(json.dumps(found["facts"])), spec)
     except SavedFitError:

@@ -11,9 +11,8 @@ from tallchain.formulas.expressions import Expression, expression
 from tallchain.formulas.grammar import WORDS, check_column
 from tallchain.formulas.labels import Labels
 from tallchain.formulas.reading import FormulaError, split
-from tallchain.models import families
 from tallchain.models.families import Bernoulli, Categorical, Family, Ordinal, Weibull
-from tallchain.tables import nearest
+from tallchain.models.families.by_name import family_named
 from tallchain.tables.table import Kind
 from tallchain.validation import brief
 
@@ -42,15 +41,15 @@ class Outcome:
 def family_of(call: str, given: Any) -> Family | LevelFamily:
     """Return a family: given as one, as its class, or by name. Those of several levels may wait for their number."""
     if isinstance(given, str):
-        known = {name.lower(): name for name in families.__all__ if name not in ("Bounds", "Derivatives", "Family")}
-        name = known.get(given.lower()) or known.get(given.lower().replace("_", ""))
-        if name is None:
-            raise FormulaError(f"{call}: there is no family {given!r}; {nearest(given, known)}.")
-        given = vars(families)[name]
-    if given in (Categorical, Ordinal):
+        try:
+            given = family_named(given)
+        except ValueError as error:
+            raise FormulaError(f"{call}: {error}") from None
+    if given is Categorical or given is Ordinal:
         return given
     if isinstance(given, type) and issubclass(given, Family) and given is not Family:
-        return given()
+        kind: Any = given
+        return kind()
     if not isinstance(given, Family):
         raise TypeError(
             f'{call}: `family` must be a family such as families.Bernoulli(), or its name, "bernoulli"; got '

@@ -46,40 +46,26 @@ _ALIASES = {
     "multinomial": "categorical",
     "cumulative": "ordinal",
 }
-_LINKS = ("probit", "cloglog")
+_LINKS = ("probit", "cloglog", "logit")
 NAMES = tuple(_NAMED)
 """Of all families."""
-OF_LEVELS = (Categorical, Ordinal)
-"""Families that need the number of levels of the outcome."""
 
 
-def family_named(call: str, name: str, levels: int | None = None) -> Family:
+def family_named(name: str) -> Family | type[Categorical] | type[Ordinal]:
     """Return the family of a name such as "bernoulli"; "bernoulli-probit" and "binomial-cloglog" have a link.
 
-    Args:
-        call: for a message.
-        name: in any case, with hyphens or underscores.
-        levels: of the outcome, for families that need it.
+    Of families that need the number of levels of the outcome, return the class.
     """
     plain = name.strip().lower().replace("-", "_").replace(" ", "_")
-    base, _, link = (
-        plain.rpartition("_") if plain.endswith(tuple(f"_{link}" for link in (*_LINKS, "logit"))) else (plain, "", "")
-    )
+    base, _, link = plain.rpartition("_") if plain.endswith(tuple(f"_{each}" for each in _LINKS)) else (plain, "", "")
     kind = _NAMED.get(_ALIASES.get(base, base))
     link = base if base in _LINKS else link
     if kind is None or (link and kind not in (Bernoulli, Binomial)):
         near = difflib.get_close_matches(plain, (*NAMES, *_ALIASES), 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"`{call}(family={name!r})` must be one of {', '.join(NAMES)}, or a family such as families.Poisson()."
-            f"{hint}"
-        )
-    if kind in OF_LEVELS:
-        if levels is None:
-            raise ValueError(
-                f"`{call}(family={name!r})`: give the number of levels, as families.{kind.__name__}(levels)."
-            )
-        return kind(levels)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise ValueError(f"there is no family {name!r}. There are {', '.join(NAMES)}{hint}")
+    if kind in (Categorical, Ordinal):
+        return kind
     return kind(link) if link else kind()
 
 
