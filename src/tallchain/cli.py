@@ -80,7 +80,7 @@ def build_app() -> typer.Typer:
     """Return the typer application."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Metropolis-Hastings for tall data.")
     app.callback()(_options)
-    for command in (fit_commands.fit, fit_commands.predict, fit_commands.summary):
+    for command in (fit_commands.fit, fit_commands.predict, fit_commands.summary, fit_commands.check):
         app.command()(command)
     app.command()(demo)
     app.command()(audit)

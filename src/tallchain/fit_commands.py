@@ -7,6 +7,7 @@ but should not be used as it is; 130 for one that was interrupted, whose draws s
 from __future__ import annotations
 
 import contextlib
+import json as numbers
 import math
 import sys
 from collections.abc import Generator
@@ -167,6 +168,33 @@ def summary(
     with _one_line_errors():
         found = Fit.load(fit)
     print(found.facts.to_json() if json else found.summary(effects=effects or None))
+
+
+def check(
+    fit: _Folder,
+    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="The rows that were fitted.", show_default=False)],
+    *,
+    decisions: Annotated[int, typer.Option(min=2, help="Decisions to audit; each costs a sweep over all rows.")] = 100,
+    test: Annotated[TestChoice, typer.Option(help="What decided, if the fit was given one.")] = TestChoice.AUTO,
+    json: _Json = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Audit a fit: repeat decisions of its chains, and compare them with those that all rows would give.
+
+    What is found goes into fit.json and report.html too.
+
+    Example: `tallchain check fit/ flights.parquet`
+    """
+    require(*_NEEDS)
+    from tallchain.fitting import Fit
+    from tallchain.fitting.checking import checked
+
+    with _one_line_errors():
+        options: dict[str, Any] = {"num_decisions": decisions, "acceptance": _acceptance(test)}
+        found, result = checked(Fit.load(fit), rows, **options, progress=not no_progress)
+        found.save(fit)
+    print(numbers.dumps(result.to_json(), indent=1) if json else f"{result}\n\nwritten    {fit}")
+    raise typer.Exit(0 if result.is_sound else NOT_TO_BE_USED)
 
 
 # ---- what they share ---------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, init
     raise TypeError(f"`fit(model=...)` must be a formula, a Regression, a Posterior or a Prepared; got {brief(model)}.")
 
 
-def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: str, *, progress: bool) -> _Given:
+def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, *, progress: bool) -> _Given:
     from tallchain.formulas import build
     from tallchain.tables import open_table
 
