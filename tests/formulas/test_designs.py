@@ -97,6 +97,17 @@ def test_csv_without_labels_is_counted_first(tmp_path: Path) -> None:
     assert (made.num_rows, made.model.data["x"].shape) == (SIZE, (SIZE, 2))
 
 
+def test_categories_that_differ_between_parts_of_a_file(tmp_path: Path) -> None:
+    frame = rows()
+    (tmp_path / "rows").mkdir()
+    for at, part in enumerate((frame[:200].query("carrier != 'AA'"), frame[200:].query("carrier != 'UA'"))):
+        part.astype({"carrier": "category"}).to_parquet(tmp_path / "rows" / f"{at}.parquet")
+    kept = pd.concat([frame[:200].query("carrier != 'AA'"), frame[200:].query("carrier != 'UA'")])
+    made, expected = built("y ~ carrier", tmp_path / "rows").model, built("y ~ carrier", kept).model
+    assert made.names == expected.names == ("(intercept)", "carrier[EV]", "carrier[UA]")
+    np.testing.assert_array_equal(made.data["x"], expected.data["x"])
+
+
 def test_all_other_columns() -> None:
     frame = rows()[["y", "x1", "carrier", "w", "airport", "day"]]
     made = built("y ~ . - w + (1 | airport)", frame, weights="w").model

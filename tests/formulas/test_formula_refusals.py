@@ -42,7 +42,7 @@ REFUSED = {
     "y ~ C(hour, contr.sum(3))": "only Treatment takes an argument",
     "y ~ C(hour, levels=[0, 1])": "leaves out the level 2; list all levels or none",
     "y ~ C(hour, base=2)": "C takes contrasts and levels, and no 'base'",
-    "y ~ C(x1)": "has 2,500 levels, .*write `\\(1 \\| x1\\)`",
+    "y ~ C(x1)": "'x1' has more than 2,000 levels, .*write `\\(1 \\| x1\\)`",
     "y ~ one": "no column may be determined by others",
     "y ~ C(one)": "has one level, 1; leave it out",
     "y ~ hour + `hour` + C(hour) + C(hour, Treatment(1))": "two columns would be called 'hour\\[2\\]'",
@@ -107,6 +107,22 @@ def test_what_is_no_formula() -> None:
     for given in (None, 3, ["y", "x"]):
         with pytest.raises(TypeError, match='needs a formula such as "y ~ x'):
             build(given, open_table(rows()), "gaussian")  # type: ignore[arg-type]
+
+
+def test_labels_are_not_collected_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallchain.formulas.learning.MOST_LEVELS", 50)
+    with pytest.raises(FormulaError, match="column 'x1' has more than 2,000 levels"):
+        built("y ~ C(x1)")
+    assert len(built("y ~ (1 | x1)").model.levels["x1"]) == 500
+
+
+def test_libraries_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_table(rows())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"`fit\(\.\.\.\)` needs formulaic and pandas: pip install"):
+        build("y ~ x1", opened, "gaussian")
+    with pytest.raises(ImportError, match=r"`fit\(data=\.\.\.\)` needs pandas and pyarrow: pip install"):
+        open_table(rows())
 
 
 def test_arguments() -> None:

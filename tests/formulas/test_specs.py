@@ -19,6 +19,7 @@ FORMULA = (
     "late ~ x1 * C(hour, Treatment(2)) + poly(z, 2) + bs(w, df=5) + cs(x2, df=4) + scale(e) + grade + offset(log(w)) "
     "+ (1 + x1 | airport) + (1 | carrier:airport) + (1 | day)"
 )
+SPLINES = "late ~ cs(x2, df=4, constraints='center') * airport + cc(z, df=5) + bs(e, df=6, extrapolation='extend')"
 
 
 def reread(spec: Spec) -> Spec:
@@ -27,7 +28,7 @@ def reread(spec: Spec) -> Spec:
     return Spec.from_json(text)
 
 
-@pytest.mark.parametrize("formula", [FORMULA, "late ~ 1", "late ~ 0 + carrier:x1", "late ~ (1 | hour)"])
+@pytest.mark.parametrize("formula", [FORMULA, "late ~ 1", "late ~ 0 + carrier:x1", "late ~ (1 | hour)", SPLINES])
 def test_the_rows_of_the_fit_have_their_design_again(formula: str) -> None:
     frame = rows()
     made = built(formula, frame, "bernoulli", weights="tries")
