@@ -68,6 +68,20 @@ def test_states_are_those_of_all_rows_by_hand() -> None:
     np.testing.assert_allclose(made[:, 4], w - w.mean(), atol=1e-5)
 
 
+def test_splines_of_many_rows_learn_from_a_part_in_order_of_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = rows(size=5000)
+    formula = "y ~ bs(z, df=6) + cs(x1, df=4)"
+    exact = built(formula, frame)
+    monkeypatch.setattr("tallchain.formulas.functions._ENOUGH", 1000)
+    made = built(formula, frame)
+    assert made.model.data["x"].shape == exact.model.data["x"].shape
+    (state,), (expected,) = (each.spec.states["bs(z, df=6)"].values() for each in (made, exact))
+    assert state["lower_bound"] == frame["z"].min()
+    assert state["upper_bound"] == frame["z"].max()
+    assert state["knots"] != expected["knots"]
+    np.testing.assert_allclose(state["knots"], expected["knots"], atol=0.005)
+
+
 def test_names_are_plain() -> None:
     names = built("y ~ C(hour) * x1 + poly(z, 2) + `a b` + grade + answer").model.names
     assert names == (
