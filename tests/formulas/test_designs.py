@@ -68,6 +68,20 @@ def test_states_are_those_of_all_rows_by_hand() -> None:
     np.testing.assert_allclose(made[:, 4], w - w.mean(), atol=1e-5)
 
 
+def test_splines_of_many_rows_learn_from_a_part_in_order_of_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = rows(size=5000)
+    formula = "y ~ bs(z, df=6) + cs(x1, df=4)"
+    exact = built(formula, frame)
+    monkeypatch.setattr("tallchain.formulas.functions._ENOUGH", 1000)
+    made = built(formula, frame)
+    assert made.model.data["x"].shape == exact.model.data["x"].shape
+    (state,), (expected,) = (each.spec.states["bs(z, df=6)"].values() for each in (made, exact))
+    assert state["lower_bound"] == frame["z"].min()
+    assert state["upper_bound"] == frame["z"].max()
+    assert state["knots"] != expected["knots"]
+    np.testing.assert_allclose(state["knots"], expected["knots"], atol=0.005)
+
+
 def test_names_are_plain() -> None:
     names = built("y ~ C(hour) * x1 + poly(z, 2) + `a b` + grade + answer").model.names
     assert names == (
@@ -95,6 +109,17 @@ def test_csv_without_labels_is_counted_first(tmp_path: Path) -> None:
     rows().to_csv(tmp_path / "rows.csv", index=False)
     made = built("y ~ x1", tmp_path / "rows.csv")
     assert (made.num_rows, made.model.data["x"].shape) == (SIZE, (SIZE, 2))
+
+
+def test_categories_that_differ_between_parts_of_a_file(tmp_path: Path) -> None:
+    frame = rows()
+    (tmp_path / "rows").mkdir()
+    for at, part in enumerate((frame[:200].query("carrier != 'AA'"), frame[200:].query("carrier != 'UA'"))):
+        part.astype({"carrier": "category"}).to_parquet(tmp_path / "rows" / f"{at}.parquet")
+    kept = pd.concat([frame[:200].query("carrier != 'AA'"), frame[200:].query("carrier != 'UA'")])
+    made, expected = built("y ~ carrier", tmp_path / "rows").model, built("y ~ carrier", kept).model
+    assert made.names == expected.names == ("(intercept)", "carrier[EV]", "carrier[UA]")
+    np.testing.assert_array_equal(made.data["x"], expected.data["x"])
 
 
 def test_all_other_columns() -> None:

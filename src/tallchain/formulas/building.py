@@ -24,6 +24,7 @@ from tallchain.models.groups import Coded
 from tallchain.models.layout import Term
 from tallchain.models.regression import from_design
 from tallchain.tables import Table
+from tallchain.tables.table import need
 from tallchain.validation import brief
 
 
@@ -68,6 +69,7 @@ def build(
         missing: "refuse" missing values, or "drop" the rows that have some.
         progress: show progress.
     """
+    need("fit(...)", "formulaic", "pandas")
     call = quote(formula)
     if missing not in ("refuse", "drop"):
         raise FormulaError(f'{call}: `missing` must be "refuse" or "drop"; got {brief(missing)}.')

@@ -28,7 +28,7 @@ _CONTRASTS = {
     "Poly": "poly",
     "SAS": "SAS",
 }
-_MOST_LEVELS = 2000
+MOST_LEVELS = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +56,8 @@ class Factor:
         from formulaic.transforms.contrasts import ContrastsRegistry, TreatmentContrasts
 
         count = len(labels.values)
-        if count > _MOST_LEVELS:
-            raise FormulaError(
-                f"{call}: `{self.text}` has {count:,} levels, each with a coefficient of its own; write "
-                f"`(1 | {self.column})` for groups."
-            )
+        if count > MOST_LEVELS:
+            raise too_many(call, self.column)
         if count < 2 and reduced:
             raise FormulaError(f"{call}: `{self.text}` has one level, {labels.values[0]!r}; leave it out.")
         levels, of = list(labels.values), ContrastsRegistry
@@ -82,6 +79,14 @@ class Factor:
             near = nearest(str(self.reference), map(str, labels.values))
             raise FormulaError(f"{call}: `{self.text}` has no level {self.reference!r}; {near}.")
         return self.reference
+
+
+def too_many(call: str, column: str) -> FormulaError:
+    """Return the error for a factor that should be groups, or numbers."""
+    return FormulaError(
+        f"{call}: column {column!r} has more than {MOST_LEVELS:,} levels, each with a coefficient of its own; write "
+        f"`(1 | {column})` for groups."
+    )
 
 
 def factor(call: str, text: str, kinds: Mapping[str, Kind]) -> Factor | None:

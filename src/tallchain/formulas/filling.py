@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,12 +56,26 @@ class Filler:
             made[each.text] = each.values(block, self.states)[0]
             check_finite(self.plan.call, each, made[each.text], block, places)
         parts = [codes[part.column] if isinstance(part, Factor) else made[part.text] for part in self.plan.parts]
-        self.arrangement.fill(arrays["x"][rows], parts)
-        if self.plan.offsets:
-            arrays["offset"][rows] = sum(made[each.text][:, 0] for each in self.plan.offsets)
-        slopes = (slope for group in self.plan.groups for slope in group.slopes)
-        for at, slope in enumerate(slopes):
-            arrays["slopes"][rows, at] = np.prod([made[part.text][:, 0] for part in slope.parts], axis=0)
+        slopes = [slope for group in self.plan.groups for slope in group.slopes]
+        with np.errstate(over="ignore"):  # products that are too large are refused below
+            self.arrangement.fill(arrays["x"][rows], parts)
+            if self.plan.offsets:
+                arrays["offset"][rows] = sum(made[each.text][:, 0] for each in self.plan.offsets)
+            for at, slope in enumerate(slopes):
+                arrays["slopes"][rows, at] = np.prod([made[part.text][:, 0] for part in slope.parts], axis=0)
+        if any(len(product) > 1 for product in self.arrangement.products):
+            self._check_products(arrays["x"][rows], self.arrangement.names, places)
+        if any(len(slope.parts) > 1 for slope in slopes):
+            self._check_products(arrays["slopes"][rows], [slope.name for slope in slopes], places)
+
+    def _check_products(self, found: np.ndarray, names: Sequence[str], places: Callable[[int], int]) -> None:
+        """Refuse products of finite numbers that are too large for float32."""
+        if np.isfinite(found.sum(dtype=np.float64)):
+            return
+        row, column = (int(index[0]) for index in np.nonzero(~np.isfinite(found)))
+        raise FormulaError(
+            f"{self.plan.call}: `{names[column]}` is too large for float32 in row {places(row):,}; rescale its parts."
+        )
 
 
 def check_finite(
@@ -71,11 +85,11 @@ def check_finite(
     with np.errstate(all="ignore"):
         if np.isfinite(values.sum()) and max(values.max(), -values.min()) < np.finfo(np.float32).max:
             return
-        wrong = ~np.isfinite(values.astype(np.float32)).all(axis=1)
+        wrong = ~np.isfinite(values.astype(np.float32))
     if not wrong.any():
         return
-    row = int(np.argmax(wrong))
-    value = values[row][~np.isfinite(values[row].astype(np.float32))][0]
+    row = int(np.argmax(wrong.any(axis=1)))
+    value = values[row][wrong[row]][0]
     inputs = ", ".join(f"{name!r} is {block[name].iloc[row]}" for name in of.columns)
     raise FormulaError(
         f"{call}: `{of.text}` is {value:g} in row {places(row):,}, where {inputs}. It must be finite, in float32 as "

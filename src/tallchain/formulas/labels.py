@@ -57,6 +57,11 @@ class Coder:
         self._blocks: list[np.ndarray] = []
         self._order: list[Label] | None = [] if kind == "category" else None
 
+    @property
+    def count(self) -> int:
+        """Labels so far."""
+        return len(self._codes)
+
     def add(self, column: pd.Series) -> np.ndarray:
         """Code the next rows by when their labels first came; return which rows have none."""
         local, values = distinct(column, self.kind)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tallchain.formulas.coding import MOST_LEVELS, too_many
 from tallchain.formulas.expressions import Expression, States
 from tallchain.formulas.labels import Coder, Labels
 from tallchain.formulas.missing import missing_numbers, refuse
@@ -73,11 +74,14 @@ def _first_pass(plan: Plan, table: Table, report: Report | None, *, drop: bool) 
     names = list(dict.fromkeys([*plan.labels, *numbers]))
     if not names and table.num_rows is not None:
         return _Pass(coders, [], table.num_rows)
+    of_groups = {name for group in plan.groups for name in group.columns}
     lacks, count = [], 0
     for block in table.blocks(names, report):
         lacks_some = np.zeros(len(block), bool)
         for name, coder in coders.items():
             lacks_some |= coder.add(block[name])
+            if coder.count > MOST_LEVELS and name not in of_groups:
+                raise too_many(plan.call, name)
         for is_missing in missing_numbers(block, numbers).values():
             lacks_some |= is_missing
         count += len(block)

@@ -27,7 +27,7 @@ from tallchain.tables.table import Kind
 _VERSION = 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Spec:
     """A formula, and what was learned from the rows: levels, states of functions, and kinds of columns."""
 
@@ -156,6 +156,12 @@ class Spec:
                     "the rows of the fit."
                 )
         return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
 
     # ---- JSON -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 from tallchain import frames
 from tallchain.tables.arrow import ArrowTable, ParquetTable
 from tallchain.tables.memory import MemoryTable, of_arrays
-from tallchain.tables.table import Table, TableError, nearest, one_line
+from tallchain.tables.table import Table, TableError, nearest, need, one_line
 from tallchain.tables.text import CsvTable
 from tallchain.validation import brief
 
@@ -26,6 +26,7 @@ def open_table(given: Any, call: str = "fit(data=...)") -> Table:
             of Parquet files.
         call: to quote in errors.
     """
+    need(call, "pandas", "pyarrow")
     if isinstance(given, str | os.PathLike):
         return _file(call, Path(given))
     if isinstance(given, Mapping):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -88,6 +89,13 @@ def check_names(call: str, name: str, columns: Iterable[Any]) -> list[str]:
     if not names:
         raise TableError(f"`{call}`: {name} has no columns.")
     return names
+
+
+def need(call: str, *modules: str) -> None:
+    """Refuse to go on without libraries that are not installed."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(f"`{call}` needs {' and '.join(missing)}: pip install 'tallchain[fit]'")
 
 
 def one_line(error: BaseException) -> str:
