@@ -7,6 +7,8 @@ import math
 import time
 from typing import Any, Literal, NamedTuple
 
+from tallchain.checking.replicas import predictive_check
+from tallchain.fitting.advising import advice_of
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
 from tallchain.fitting.running import Limits, dispersed, num_chains_for, run
@@ -90,12 +92,10 @@ def fit(
         progress=progress,
     )
     asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading)
-    from tallchain.fitting.advising import advice_of
-
     facts = facts_of(given.model, prepared, ran.trace, asked)
     predictive = _predictive(given.model, ran.trace, fold_in(key, 2)) if check else None
     facts = dataclasses.replace(facts, predictive=predictive)
-    facts = dataclasses.replace(facts, advice=advice_of(facts, ran, prepared))
+    facts = dataclasses.replace(facts, advice=advice_of(facts, ran, limits, given.model, prepared))
     return Fit(given.model, ran.trace, facts, given.spec, prepared)
 
 
@@ -151,8 +151,6 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, 
 def _predictive(model: Regression | None, trace: Any, key: Any) -> Any:
     if model is None:
         return None
-    from tallchain.checking.replicas import predictive_check
-
     return predictive_check(model, trace, key)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from tallchain.fitting.describing import equation, family_words, model_words, pr
 from tallchain.fitting.variables import variables_of
 from tallchain.models import Regression
 from tallchain.prepared import Prepared
+from tallchain.report.citing import citations
 from tallchain.report.facts import Advice, Convergence, Facts, ParameterFact, Reading, Stage, Trust
 from tallchain.settings import settings_of
 
@@ -75,6 +77,8 @@ def facts_of(
         seed=asked.seed,
         checksum=asked.checksum,
         call=asked.call,
+        citations=_citations(model, prepared, trace),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         **more,
     )
 
@@ -108,6 +112,13 @@ def trust(trace: Trace) -> Trust:
         kurtosis=None if scan is None else float(np.max(scan.kurtosis)),
         temperature=of.temperature,
     )
+
+
+def _citations(model: Regression | None, prepared: Prepared, trace: Trace) -> tuple[str, ...]:
+    assert trace.settings is not None
+    has_horseshoe = bool(model and model.layout.hyper)
+    of = trace.settings
+    return citations(of.test, of.proposal, has_surrogate=prepared.surrogate is not None, has_horseshoe=has_horseshoe)
 
 
 def kernel_of(trace: Trace) -> Any:
