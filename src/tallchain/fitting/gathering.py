@@ -52,7 +52,7 @@ def facts_of(
     """Put the facts together; `more` are other fields of `Facts`."""
     parameters = parameters_of_fit(model, trace)
     words: dict[str, Any] = {
-        "title": asked.formula or (family_words(model.family) if model else "A posterior"),
+        "title": f"Regression of {asked.outcome or 'the outcome'}" if model else "A posterior",
         "words": model_words(model, asked.outcome)
         if model
         else f"A posterior of its own functions, over {trace.num_rows:,} rows.",
