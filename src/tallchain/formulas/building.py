@@ -57,7 +57,7 @@ def build(
 
     Columns of labels are read first and kept as small codes; then the design is filled in block by block, in one
     float32 array. A column is read once, or twice if a function such as `poly` learns from it, or if rows may be left
-    out.
+    out; a file of text is read twice in any case.
 
     Args:
         formula: such as "y ~ x1 + C(hour) * x2 + (1 | clinic)".

@@ -89,7 +89,7 @@ class Coder:
         """Keep the order of the categories, if it is meant, and the same in all blocks."""
         if self._order is None:
             return
-        order = column.cat.categories.tolist() if column.cat.ordered else None
+        order = _of_kind(column.cat.categories, self.kind) if column.cat.ordered else None
         self._order = order if order == self._order or not self._order else None
 
 
@@ -154,7 +154,7 @@ def refuse_unknown(call: str, name: str, column: pd.Series, codes: np.ndarray, k
     near = nearest(unknown[0], map(str, labels.values))
     more = ", ..." if len(unknown) > 5 else ""
     raise FormulaError(
-        f"{call}: column {name!r} has {len(unknown)} levels that the regression does not have: "
-        f"{', '.join(map(repr, unknown[:5]))}{more}; of {unknown[0]!r} {near}. A fixed factor has no effects for new "
-        f"levels, as `(1 | {name})` has."
+        f"{call}: column {name!r} has levels that the regression does not have: "
+        f"{', '.join(map(repr, unknown[:5]))}{more}; {near}. A fixed factor has no coefficient for a new level, and "
+        f"`(1 | {name})` draws an effect for it."
     )
