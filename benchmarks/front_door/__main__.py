@@ -44,7 +44,7 @@ def write_rows(path: Path, rows: int) -> None:
     writer.close()
 
 
-def ours(path: Path, folder: Path) -> dict[str, float]:
+def ours(path: Path, folder: Path) -> dict[str, Any]:
     """Seconds and peak memory of the command, from a process that does nothing else."""
     command = [sys.executable, "-m", "tallchain", "fit", str(path), FORMULA, "--family", "bernoulli"]
     began = time.perf_counter()

@@ -1,6 +1,6 @@
 """What the draws of one coordinate say: moments, quantiles, Monte Carlo errors, and whether the chains agree.
 
-ESS, MCSE and R-hat are ArviZ's (Vehtari et al. 2021): ranks, and halves of chains. R-hat itself has an error. With M
+ESS, MCSE and R-hat are those of Vehtari et al. (2021): ranks, and halves of chains. R-hat itself has an error. With M
 half-chains of n draws, W the mean of their variances and V the variance of their means,
 
     R-hat^2 = 1 - 1/n + V/W.
@@ -8,13 +8,12 @@ half-chains of n draws, W the mean of their variances and V the variance of thei
 Chains that agree have V = W tau/n on average, tau being the autocorrelation time within a half-chain, and (V/W) n/tau
 is then about F(M - 1, infinity). So R-hat is about 1 + tau/(2n) by chance alone: 1.01 with 50 effective draws to a
 half-chain. Chains DISAGREE where R-hat is above 1.01 and that F is beyond chance. tau must come from within the
-half-chains: ArviZ's ESS falls where chains differ, and would hide the difference.
+half-chains: the ESS of all chains falls where they differ, and would hide the difference.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Generator
 from typing import NamedTuple
 
@@ -22,11 +21,12 @@ import numpy as np
 import scipy
 
 from tallchain.checking.autocorrelation import autocovariance_sums, initial_sequence
+from tallchain.checking.diagnostics import Diagnostics, diagnostics
 
 MOST_R_HAT = 1.01  # Vehtari et al. 2021
 FALSE_ALARM = 1e-3  # over all parameters, nominally; about 1 % with 20 effective draws per chain
 
-_LEAST_DRAWS = 4  # ArviZ gives no effective sample size below
+_LEAST_DRAWS = 4  # there is no effective sample size below
 _BLOCK = 2**20  # numbers in float64 at a time
 _FREEDOM = 1e6  # practically infinite
 _REFINEMENTS = 3
@@ -65,8 +65,8 @@ def convergence_of(draws: list[np.ndarray]) -> Convergence:
     found = []
     for leaf in draws:
         for block in _blocks(leaf):
-            _, _, bulk, tail, r_hat = _convergence(block, has_errors=False)
-            found.append(np.stack([np.minimum(bulk, tail), r_hat]))
+            of = _diagnostics(block)
+            found.append(np.stack([np.minimum(of.ess_bulk, of.ess_tail), of.r_hat]))
     return Convergence(*np.concatenate(found, 1))
 
 
@@ -83,7 +83,7 @@ def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
     found: list[Parameter] = []
     for block in _blocks(draws):
         quantiles = np.quantile(block, [0.05, 0.5, 0.95], axis=(0, 1))
-        statistics = np.stack([block.mean((0, 1)), block.std((0, 1)), *quantiles, *_convergence(block)], 1)
+        statistics = np.stack([block.mean((0, 1)), block.std((0, 1)), *quantiles, *_diagnostics(block)], 1)
         for i, values in enumerate(statistics.tolist()):
             is_high = values[-1] > MOST_R_HAT
             chance = chance_of_r_hat(block[:, :, i]) if is_high else 1.0
@@ -91,23 +91,11 @@ def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
     return found
 
 
-def _convergence(block: np.ndarray, *, has_errors: bool = True) -> list[np.ndarray]:
-    """MCSE of mean and sd (NaN unless wanted), bulk and tail ESS, R-hat, of draws (chain, draw, coordinate)."""
+def _diagnostics(block: np.ndarray) -> Diagnostics:
+    """Of draws (chain, draw, coordinate)."""
     if block.shape[1] < _LEAST_DRAWS:
-        return [np.full(block.shape[2], np.nan)] * 5
-    from arviz_stats.base import array_stats
-
-    axes = {"chain_axis": 0, "draw_axis": 1}
-    with warnings.catch_warnings():  # a chain that never moved has no R-hat: NaN says so
-        warnings.simplefilter("ignore")
-        none = np.full(block.shape[2], np.nan)
-        return [
-            array_stats.mcse(block, method="mean", **axes) if has_errors else none,
-            array_stats.mcse(block, method="sd", **axes) if has_errors else none,
-            array_stats.ess(block, method="bulk", **axes),
-            array_stats.ess(block, method="tail", prob=(0.05, 0.95), **axes),
-            array_stats.rhat(block, **axes),
-        ]
+        return Diagnostics(*[np.full(block.shape[2], np.nan)] * 5)
+    return diagnostics(block)
 
 
 def chance_of_r_hat(draws: np.ndarray) -> float:

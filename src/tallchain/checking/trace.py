@@ -209,7 +209,7 @@ class Trace:
             )
 
     def summary(self) -> Summary:
-        """Return means, errors and costs, printable (needs `arviz-stats`)."""
+        """Return means, errors and costs, printable."""
         return _summarise(self)
 
     def __repr__(self) -> str:
@@ -250,7 +250,7 @@ def _are(chains: list[int]) -> str:
 
 
 def _summarise(trace: Trace) -> Summary:
-    """Summarise a trace: ESS, R-hat and MCSE by ArviZ (Vehtari et al. 2021), and the rows read."""
+    """Summarise a trace: ESS, R-hat and MCSE (Vehtari et al. 2021), and the rows read."""
     if trace.num_draws == 0:
         raise ValueError("`summary()` needs at least one draw; the trace is empty.")
     kept, every = trace.decisions, trace.decisions + trace.warmup
