@@ -1,6 +1,6 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, bounds, checking, firefly, models, proposals, sources, stochastic, surrogates
+from tallchain import acceptance, bounds, checking, firefly, models, plots, proposals, sources, stochastic, surrogates
 from tallchain.acceptance import (
     MHSS,
     Austere,
@@ -64,6 +64,7 @@ __all__ = [
     "checking",
     "firefly",
     "models",
+    "plots",
     "prepare",
     "proposals",
     "sample",

@@ -30,6 +30,7 @@ from tallchain.validation import brief, check_switch, is_positive, is_whole
 _BLOCK = 2**22  # numbers of a block, over draws and rows
 _MOST_ROWS = 2**13  # of a block
 _MOST_KEPT = 2**31  # outcomes
+_TOGETHER = 128  # rows whose outcomes are drawn together
 
 
 class Interval(NamedTuple):
@@ -206,7 +207,8 @@ def _outcomes(of: _Predictor, position: PyTree, rows: PyTree, size: Array, keys:
         )
         return jax.vmap(one)(position, numbers)
 
-    return jax.vmap(draw)(rows, size, keys)
+    # The loop of a sampler ends with its last number: some rows at a time wait less for each other.
+    return jax.lax.map(lambda of: draw(*of), (rows, size, keys), batch_size=_TOGETHER)
 
 
 def predicted(
