@@ -1,6 +1,6 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, bounds, checking, firefly, models, proposals, sources, stochastic, surrogates
+from tallchain import acceptance, bounds, checking, firefly, models, plots, proposals, sources, stochastic, surrogates
 from tallchain.acceptance import (
     MHSS,
     Austere,
@@ -67,6 +67,7 @@ __all__ = [
     "firefly",
     "fit",
     "models",
+    "plots",
     "prepare",
     "proposals",
     "sample",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,13 @@ class TestRows:
 def test_long_names_keep_both_ends() -> None:
     assert elided("abcdefghij", 10) == "abcdefghij"
     assert elided("abcdefghijk", 7) == "abc…ijk"
+
+
+def test_names_are_shown_letter_by_letter() -> None:
+    """Not as formulas, some of which could not be drawn."""
+    trace = dataclasses.replace(
+        grouped_trace(), names={"coefficients": ("(intercept)", r"$\frac$", "$a$ or $b$", "a\nb")}
+    )
+    axes = plots.coefficients(trace)
+    drawn(axes)
+    assert labels(axes)[:3] == [r"\$\frac\$", r"\$a\$ or \$b\$", "a b"]

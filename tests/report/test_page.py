@@ -203,3 +203,8 @@ class TestTrust:
         found = verdict(self.of(advice=(advised,)))
         assert found.level == level
         assert f'class="box {level}"' in page(self.of(advice=(advised,)))
+
+
+def test_letters_that_no_font_has_do_not_stop_it() -> None:
+    trace = dataclasses.replace(grouped_trace(), names={"coefficients": ("(intercept)", "价格", "距离", "hour")})
+    assert draw(trace).coefficients

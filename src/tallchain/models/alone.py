@@ -59,7 +59,8 @@ def own_estimates(model: Model, trace: Any, term: str) -> np.ndarray:
     num_rows = len(model.data["x"])
     width = min(_BLOCK, 1 << (num_rows - 1).bit_length())
     for start in range(0, num_rows, width):
-        at = np.minimum(np.arange(start, start + width), num_rows - 1)
+        is_full = start + width <= num_rows  # if not, the last row stands for those that are missing
+        at = slice(start, start + width) if is_full else np.arange(start, start + width).clip(max=num_rows - 1)
         rows = {name: leaf[at] for name, leaf in model.data.items()}
         found = _slopes(_Rows(log_likelihood), position, rows)
         sums += _sums(of, rows, found, min(width, num_rows - start))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _BLOCK = 2**22  # numbers of a block, over draws and rows
 _MOST_ROWS = 2**13  # of a block
 _MOST_KEPT = 2**31  # outcomes
+_TOGETHER = 128  # rows whose outcomes are drawn together
 
 
 class Interval(NamedTuple):
@@ -226,7 +227,8 @@ def _outcomes(of: _Predictor, position: PyTree, rows: PyTree, size: Array, keys:
         )
         return jax.vmap(one)(position, numbers)
 
-    return jax.vmap(draw)(rows, size, keys)
+    # The loop of a sampler ends with its last number: some rows at a time wait less for each other.
+    return jax.lax.map(lambda of: draw(*of), (rows, size, keys), batch_size=_TOGETHER)
 
 
 def predicted(

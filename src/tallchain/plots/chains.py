@@ -20,7 +20,7 @@ MOST_PANELS = 6
 _MOST_CHAINS = len(SERIES)
 _BINS = 20
 _MOST_POINTS = 1000  # of a line
-_MOST_SEARCHED = 500  # coordinates
+_MOST_SEARCHED = 200  # coordinates
 
 
 def traces(
@@ -30,7 +30,7 @@ def traces(
 
     Args:
         trace: of any model.
-        names: which coordinates to show; None shows the six of largest R-hat, of the first 500 (effects come last).
+        names: which coordinates to show; None shows the six of largest R-hat, of the first 200 (effects come last).
         axes: where to draw, one for each coordinate; None makes a figure.
     """
     found, axes = _panels("traces", trace, names, axes)
@@ -54,7 +54,7 @@ def ranks(trace: Trace, names: Sequence[str] | str | None = None, axes: Sequence
 
     Args:
         trace: of any model.
-        names: which coordinates to show; None shows the six of largest R-hat, of the first 500 (effects come last).
+        names: which coordinates to show; None shows the six of largest R-hat, of the first 200 (effects come last).
         axes: where to draw, one for each coordinate; None makes a figure.
     """
     found, axes = _panels("ranks", trace, names, axes)

@@ -67,11 +67,12 @@ def figure_of(axes: Axes) -> Figure:
 
 
 def elided(name: str, most: int = 30) -> str:
-    """Return a name, or its two ends if it is longer than `most` characters."""
-    if len(name) <= most:
-        return name
-    tail = (most - 1) // 2
-    return f"{name[: most - 1 - tail]}…{name[-tail:]}"
+    """Return a name as matplotlib shows it letter by letter; its two ends if it is longer than `most` characters."""
+    name = " ".join(name.split())
+    if len(name) > most:
+        tail = (most - 1) // 2
+        name = f"{name[: most - 1 - tail]}…{name[-tail:]}"
+    return name.replace("$", r"\$")  # two of them would be a formula
 
 
 def shared_legend(figure: Figure, axes: Any, columns: int | None = None, **options: Any) -> None:

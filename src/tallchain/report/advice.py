@@ -27,7 +27,7 @@ def r_hat(names: Sequence[str], worst: float) -> Advice:
     """Chains that disagree."""
     return Advice(
         "r-hat",
-        f"The chains disagree about {_few(names)}: R-hat is up to {worst:.3f}, beyond 1.01 and beyond chance.",
+        f"The chains disagree about {_few(names)}: R-hat is up to {worst:.3f}, above 1.01.",
         "Do not use these numbers yet. Draw longer; if it stays, look at the traces: there may be several modes, or "
         "parameters that the data do not tell apart.",
         is_grave=True,

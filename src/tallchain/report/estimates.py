@@ -43,8 +43,8 @@ def group_effects(facts: Facts, pictures: Pictures) -> str:
                 "between the two is the shrinkage, which is long for levels of few rows."
             )
             parts.append(picture(pictures.groups[term], words, caption))
-        largest = sorted(found, key=lambda each: -abs(each.mean))[:_MOST]
-        kept = [each for each in found if each in largest] if len(found) > _MOST else found
+        order = sorted(range(len(found)), key=lambda at: -abs(found[at].mean))
+        kept = [found[at] for at in sorted(order[:_MOST])]
         many = f"the {_MOST} largest of {len(found):,}" if len(found) > _MOST else f"all {len(found):,}"
         parts.append(folded(f"Table: {many} levels of {term}", _table(kept)))
     return _section("Group effects", "".join(parts)) if parts else ""

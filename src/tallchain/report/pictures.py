@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,7 @@ def svg(axes: Axes | Sequence[Axes]) -> str:
     figure = figure_of(axes[0] if isinstance(axes, Sequence) else axes)
     said = io.StringIO()
     metadata: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with rc_context({"svg.fonttype": "path", "svg.hashsalt": "tallchain"}):
+    with rc_context({"svg.fonttype": "path", "svg.hashsalt": "tallchain"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # letters without a font: the tables have the names
         figure.savefig(said, format="svg", dpi=_DPI, metadata=metadata)
     return said.getvalue()

@@ -51,7 +51,6 @@ figure { margin: .6rem 0; }
 .plate { background: #ffffff; border: 1px solid var(--line); border-radius: 6px; padding: .6rem;
   overflow-x: auto; width: fit-content; max-width: 100%; }
 .plate img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-.pictures .plate img { min-width: 24rem; }
 figcaption { color: var(--soft); font-size: .88rem; margin-top: .35rem; }
 .bar { display: flex; height: 1.5rem; border-radius: 4px; overflow: hidden; background: var(--panel); margin: .7rem 0; }
 .bar span { min-width: 2px; border-right: 2px solid var(--page); } .bar span:last-child { border: 0; }
