@@ -175,6 +175,20 @@ def test_trajectories_beyond_which_everything_is_rejected(steps: int, d: int) ->
         assert moves.log_effective(moves.variance)[0] > np.log(0.3), (given, trace.notes)
 
 
+@pytest.mark.parametrize("tuning", [WALK, Tuning(2, 2, turns=True)])
+@pytest.mark.parametrize("given", [0.0, 1e-12], ids=["nothing moves", "all spread"])
+def test_far_too_short_steps_are_not_taken_for_turns(tuning: Tuning, given: float) -> None:
+    """Chains that start together: in rounding they stay where they are, and beyond it they spread as walks do."""
+    rng, tuner, at = np.random.default_rng(SEED), Tuner(Metropolis(), tuning, 800), np.zeros((16, 1, 2))
+    for _ in tuner.ends:
+        draws = at + np.cumsum(given * tuner.factor * rng.normal(size=(16, 50, 2)), 1)
+        tuner.update(1.0, 100.0, 100.0, Moves.of(draws))
+        at = draws[:, -1:]
+    assert tuner.factor > 1e3
+    assert tuner.is_lost
+    assert "would be best if rows were free" in tuner.words
+
+
 def test_without_noise_penalty_is_metropolis() -> None:
     """A surrogate leaves none: then all is accepted that Metropolis' test would."""
     tuner, chance = Tuner(Penalty(), LANGEVIN, 800), lambda scale: 2 * special.ndtr(-0.5 * scale**3)

@@ -49,6 +49,7 @@ _APART, _NEAR = 1.2, 3.0  # rounds whose scales differ so much show how s, and r
 _TRIALS = 2  # rounds before the last one that try another scale than that of theory
 _STEP = math.log(1.4)  # to that scale
 _QUARTER, _CLEAR_TURN = 0.5 * math.pi, 2.0  # a turn of less is not that of a longer trajectory
+_LEAST_TURN, _SLIGHT_TURN = 1e-6, 0.4  # less is lost in the rounding of positions; is not yet that of a trajectory
 _CLEARLY = math.log(1.2)  # better, at least, and by two standard errors
 _SPREADS = np.geomspace(1e-3, 1e2, 8001)  # s
 _CHANGES = np.linspace(-math.log(_MOST_CHANGE), math.log(_MOST_CHANGE), 801)  # of the log of the scale
@@ -226,23 +227,30 @@ class Tuner:
         no shorter ones than those of the last round were tried, they are. If longer ones seem to turn less, the
         shorter ones have made more than half a turn.
         """
-        tried = [(each.log_factor, each.moves, each.acceptance) for each in self._tried if each.moves is not None]
-        if not (self.tuning.turns and math.isinf(self.tuning.most) and tried):
+        turns = self._turns() if self.tuning.turns and math.isinf(self.tuning.most) else []
+        if not turns:
             return by_theory
-        variance, angle = tried[-1][1].variance, 0.0  # of trajectories of factor 1
-        for log_factor, moves, acceptance in sorted(tried, key=lambda each: each[0]):
-            seen, expected = max(moves.turn(acceptance, variance), 1e-6), angle * math.exp(log_factor)
+        angle = 0.0  # of trajectories of factor 1
+        for log_factor, seen in turns:
+            expected = angle * math.exp(log_factor)
             if seen < 0.7 * expected < 0.7 * _CLEAR_TURN:
                 angle = (2 * math.pi - expected) / math.exp(log_factor)
                 break
             if expected < _CLEAR_TURN:
                 angle = seen / math.exp(log_factor)
         here = self.rounds[-1].log_factor
-        if len(tried) == 1 and angle * math.exp(here) < 0.5 * _QUARTER:
+        if len(turns) == 1 and angle * math.exp(here) < 0.5 * _QUARTER:
             return here - math.log(_NEAR)
         longest = math.log(_QUARTER / angle)
-        self._is_turning = longest < by_theory
+        # Chains that still spread from where they started look as if they turned, a little.
+        self._is_turning = longest < by_theory and any(seen > _SLIGHT_TURN for at, seen in turns if at == here)
         return min(by_theory, longest)
+
+    def _turns(self) -> list[tuple[float, float]]:
+        """Scales that were tried, the shortest first, and how far their trajectories turned, if it can be told."""
+        rounds = [(each, each.moves) for each in self._tried if each.moves is not None]
+        found = [(each.log_factor, moves.turn(each.acceptance, rounds[-1][1].variance)) for each, moves in rounds]
+        return sorted((log_factor, seen) for log_factor, seen in found if seen > _LEAST_TURN)
 
     def _beside(self, points: Points, by_theory: float) -> float:
         """A scale above or below the best one, whichever was not tried yet, or the top of the parabola."""
@@ -259,9 +267,9 @@ class Tuner:
     def _points(self) -> Points | None:
         """Effective draws per row of the rounds in which enough was accepted, all by the variances of the last one."""
         rounds = [(each, each.moves) for each in self._tried if each.moves is not None]
-        if len(rounds) < 2:
+        variance = rounds[-1][1].variance if rounds else np.zeros(0)
+        if len(rounds) < 2 or not np.any(variance > 0):
             return None
-        variance = rounds[-1][1].variance
         found = [moves.log_effective(variance) for _, moves in rounds]
         return Points(
             np.array([each.log_factor for each, _ in rounds]),

@@ -33,6 +33,7 @@ POSTERIOR = Posterior(log_prior, log_likelihood)
     ("make", "error", "message"),
     [
         (lambda: Langevin(0.0, 10), ValueError, r"`Langevin\(scale=\.\.\.\)` is a standard deviation and must be pos"),
+        (lambda: Langevin(1e39, 10), ValueError, r"`Langevin\(scale=\.\.\.\)` is .* positive and finite .* got 1e\+39"),
         (lambda: Langevin(0.1, 2.5), ValueError, r"`Langevin\(rows=\.\.\.\)` must be a whole number, at least 0; got"),
         (lambda: Langevin(0.1, -1), ValueError, r"`Langevin\(rows=\.\.\.\)` must be a whole number"),
         (lambda: Langevin("a", 10), TypeError, r"`Langevin\(scale=\.\.\.\)` must hold numbers"),
@@ -112,6 +113,16 @@ def test_amagold_takes_narrow_positions_where_numbers_are_wide() -> None:
     kernel = MetropolisHastings(posterior, Shuffled(rows, 100), proposal=Amagold(1e-5, 3, 500), acceptance=Penalty())
     trace = sample(jr.key(1), kernel, rows.mean(), 5, num_chains=4, scan=0, progress=False)
     assert np.isfinite(trace.position).all()
+
+
+def test_a_wide_laplace_moves_a_narrow_position() -> None:
+    """Where JAX has 64 bits, a position may have 32 and N(r, S) 64."""
+    with jax.enable_x64(True):
+        proposal = Hamiltonian(0.1, 3, 6, Laplace(np.float64(0.4), np.eye(1)))
+        trace = start(proposal)
+        assert proposal.laplace.factor.dtype == np.float64
+        assert trace.position.dtype == np.float32
+        assert trace.is_accepted.any()
 
 
 def test_a_gradient_that_is_not_a_number_is_refused() -> None:

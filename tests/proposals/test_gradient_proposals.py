@@ -16,9 +16,10 @@ from scipy import stats
 
 from checks import agrees, run
 from conftest import SEED
-from registry import ACCEPTANCE, FEW_ROWS, SOURCES
-from scenarios import SCENARIOS
+from registry import ACCEPTANCE, EXACT, FEW_ROWS, ROW_BY_ROW, SOURCES
+from scenarios import SCENARIOS, Scenario
 from tallchain import Metropolis, MetropolisHastings, Penalty, Posterior, Shuffled, WithReplacement, sample
+from tallchain.bounds import Bound
 from tallchain.parts import part
 from tallchain.proposals import Amagold, Hamiltonian, Langevin, Laplace
 from tallchain.proposals.gradients import gradient_of
@@ -281,6 +282,24 @@ def test_chains_agree_with_the_closed_form(steps: str, test: str, source: str) -
     proposal = STEPS[steps](np.linalg.cholesky(target.covariance))
     trace = run(target, ACCEPTANCE[test](), SOURCES[source], proposal=proposal)
     assert trace.is_accepted.mean() > 0.1
+    assert agrees(trace, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "steps", [Langevin(0.4, 30), Hamiltonian(0.2, 3, 600), Amagold(0.15, 3, 300, 0.2)], ids=list(STEPS)
+)
+@pytest.mark.parametrize("test", ["mh-ss", "scalable", "tuna", "mh-ss without replacement"])
+def test_under_exact_tests_chains_agree_with_the_closed_form(test: str, steps: Any) -> None:
+    """Log likelihoods x t are bounded by |x|, and shift the prior: t ~ N(sum x/(4 K), 1/4)."""
+    x = np.random.default_rng(2).normal(0.3, 1.0, 1500).astype(np.float32)
+    posterior, mean = Posterior(lambda t: -2 * t**2, lambda t, x: x * t, 75.0), x.astype(float).sum() / 75 / 4
+    source = Shuffled(x, 40, windows=False) if test in ROW_BY_ROW else WithReplacement(x, 40, weights=0.01 + np.abs(x))
+    kernel = MetropolisHastings(posterior, source, proposal=steps, acceptance=EXACT[test](), bound=Bound(np.abs(x), 0))
+    target = Scenario(posterior, x, steps, np.array([mean]), np.array([[0.25]]), None)
+    starts = (mean + 0.5 * np.random.default_rng(SEED).normal(size=300)).astype(np.float32)
+    trace = sample(jr.key(SEED), kernel, starts, 150, num_chains=300, scan=0, progress=False)
+    assert trace.is_accepted.mean() > 0.05
     assert agrees(trace, target)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tallchain.checking.convergence import MOST_R_HAT
 from tallchain.checking.trace import Trace
+from tallchain.checking.verdict import Scan
 from tallchain.fitting.running import Limits, Ran
 from tallchain.fitting.variables import coefficient_names
 from tallchain.models import Regression
@@ -74,12 +75,22 @@ def _of_checks(facts: Facts, trace: Trace, settings: Settings) -> Iterator[Advic
         yield advice.tempered(settings.temperature)
     if trace.scan is None and not settings.is_exact:
         yield advice.not_checked()
-    if trace.scan is not None and trace.scan.complaints():
-        yield advice.skewed(max(trace.scan.skewness), max(trace.scan.kurtosis), trace.scan.batch)
+    if trace.scan is not None:
+        yield from _of_scan(trace.scan)
     if facts.predictive is not None and (found := advice.predictive(facts.predictive)):
         yield found
     if facts.num_dropped:
         yield advice.dropped(facts.num_dropped, facts.num_dropped + facts.num_rows, list(facts.dropped))
+
+
+def _of_scan(scan: Scan) -> Iterator[Advice]:
+    if scan.is_far:
+        yield advice.skewed(max(scan.skewness), max(scan.kurtosis), scan.batch)
+        return
+    for complaint in scan.complaints():
+        yield Advice(
+            "scan", f"{complaint[0].upper()}{complaint[1:].rstrip('.')}.", "Look at these rows.", is_grave=True
+        )
 
 
 def _of_preparation(prepared: Prepared) -> Iterator[Advice]:

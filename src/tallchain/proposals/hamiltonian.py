@@ -169,10 +169,11 @@ class Hamiltonian:
             v, p = at
             return State(v * cos + p * sin, p * cos - v * sin)
 
-        end = _leapfrog(
-            State(laplace.whiten(start.position), ravel_pytree(start.momentum)[0]), kicked, rotated, self.num_steps
-        )
-        return State(laplace.colour(end.position), unravel(end.momentum))
+        v = laplace.whiten(start.position)  # wider than the position, if the Laplace approximation is
+        p = ravel_pytree(start.momentum)[0].astype(v.dtype)
+        end = _leapfrog(State(v, p), kicked, rotated, self.num_steps)
+        moved = State(laplace.colour(end.position), unravel(end.momentum))
+        return jax.tree.map(lambda new, old: new.astype(old.dtype), moved, start)
 
 
 def _leapfrog(

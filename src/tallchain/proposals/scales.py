@@ -28,7 +28,8 @@ def check_scale(call: str, scale: PyTree) -> None:
         except (TypeError, ValueError) as error:
             raise TypeError(f"`{call}` must hold numbers; got {brief(leaf)}.") from error
         could_be_matrix = len(leaves) == 1 and values.ndim == 2 and len(set(values.shape)) == 1
-        held = values.astype(jnp.result_type(float))  # too small a number is 0 there
+        with np.errstate(over="ignore"):
+            held = values.astype(jnp.result_type(float))  # too small a number is 0 there, too large a one infinite
         if not np.all(np.isfinite(held)) or not (could_be_matrix or np.all(held > 0)):
             raise ValueError(
                 f"`{call}` is a standard deviation and must be positive and finite (or a square matrix for a linear "

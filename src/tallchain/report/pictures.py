@@ -35,7 +35,12 @@ class Pictures:
 
 
 def draw(
-    trace: Trace, model: Regression | None = None, check: PredictiveCheck | None = None, audit: Audit | None = None
+    trace: Trace,
+    model: Regression | None = None,
+    check: PredictiveCheck | None = None,
+    audit: Audit | None = None,
+    *,
+    worst: Sequence[str] | None = None,
 ) -> Pictures:
     """Draw all pictures of a page.
 
@@ -45,14 +50,15 @@ def draw(
             takes a pass over all rows for each term.
         check: what `predictive_check` found.
         audit: what an audit found.
+        worst: coordinates of the largest R-hat, whose chains are drawn, if they are known.
     """
     variables = trace.variables()
     terms = [name for name in variables if f"log_sd({name})" in variables][:_MOST_TERMS]
     return Pictures(
         coefficients=svg(plots.coefficients(trace)),
         groups={term: svg(plots.group_effects(trace, term, model)) for term in terms},
-        traces=svg(plots.traces(trace)),
-        ranks=svg(plots.ranks(trace)),
+        traces=svg(plots.traces(trace, worst)),
+        ranks=svg(plots.ranks(trace, worst)),
         rows=svg(plots.rows_per_decision(trace)),
         predictive=None if check is None else svg(plots.predictive_check(check)),
         audit=None if audit is None else svg(plots.acceptance_curves(audit)),
