@@ -84,13 +84,12 @@ def _of_checks(facts: Facts, trace: Trace, settings: Settings) -> Iterator[Advic
 
 
 def _of_scan(scan: Scan) -> Iterator[Advice]:
-    if scan.is_far:
-        yield advice.skewed(max(scan.skewness), max(scan.kurtosis), scan.batch)
-        return
     for complaint in scan.complaints():
-        yield Advice(
-            "scan", f"{complaint[0].upper()}{complaint[1:].rstrip('.')}.", "Look at these rows.", is_grave=True
-        )
+        if complaint.startswith("a few rows carry"):
+            yield advice.skewed(max(scan.skewness), max(scan.kurtosis), scan.batch)
+        else:
+            what = f"{complaint[0].upper()}{complaint[1:].rstrip('.')}."
+            yield Advice("scan", what, "Measure what it does to the draws: `fit.audit()`.", is_grave=True)
 
 
 def _of_preparation(prepared: Prepared) -> Iterator[Advice]:
