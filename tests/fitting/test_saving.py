@@ -88,7 +88,7 @@ def test_a_loaded_fit_says_and_predicts_the_same(fit: tc.Fit, folder: Path, mode
 
 def test_a_loaded_fit_has_no_rows(folder: Path) -> None:
     again = tc.Fit.load(folder)
-    with pytest.raises(ValueError, match="has no rows of its own"):
+    with pytest.raises(ValueError, match="does not keep the rows"):
         again.predict()
     with pytest.raises(ValueError, match="has no rows"):
         again.audit()

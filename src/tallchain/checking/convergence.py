@@ -14,7 +14,6 @@ half-chains: the ESS of all chains falls where they differ, and would hide the d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ MOST_R_HAT = 1.01  # Vehtari et al. 2021
 FALSE_ALARM = 1e-3  # over all parameters, nominally; about 1 % with 20 effective draws per chain
 
 _LEAST_DRAWS = 4  # there is no effective sample size below
-_BLOCK = 2**20  # numbers in float64 at a time
+_BLOCK = 2**18  # numbers in float64 at a time
 _FREEDOM = 1e6  # practically infinite
 _REFINEMENTS = 3
 
@@ -62,26 +61,20 @@ class Convergence(NamedTuple):
 
 def convergence_of(draws: list[np.ndarray]) -> Convergence:
     """Return what tells whether draws, arrays (chain, draw, ...), are enough."""
-    found = []
-    for leaf in draws:
-        for block in _blocks(leaf):
-            of = _diagnostics(block)
-            found.append(np.stack([np.minimum(of.ess_bulk, of.ess_tail), of.r_hat]))
-    return Convergence(*np.concatenate(found, 1))
-
-
-def _blocks(draws: np.ndarray) -> Generator[np.ndarray]:
-    """Yield the draws in float64, (chain, draw, coordinate), some coordinates at a time: all would not fit."""
-    flat = draws.reshape(*draws.shape[:2], -1)
-    width = max(1, _BLOCK // max(flat.shape[0] * flat.shape[1], 1))
-    for first in range(0, flat.shape[2], width):
-        yield flat[:, :, first : first + width].astype(np.float64)
+    found = [_diagnostics(leaf.reshape(*leaf.shape[:2], -1)) for leaf in draws]
+    return Convergence(
+        np.concatenate([np.minimum(of.ess_bulk, of.ess_tail) for of in found]),
+        np.concatenate([of.r_hat for of in found]),
+    )
 
 
 def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
-    """Summarise draws (chain, draw, ...)."""
+    """Summarise draws (chain, draw, ...), a block of coordinates at a time: a float64 copy of all would not fit."""
+    flat = draws.reshape(*draws.shape[:2], -1)
+    width = max(1, _BLOCK // max(flat.shape[0] * flat.shape[1], 1))
     found: list[Parameter] = []
-    for block in _blocks(draws):
+    for first in range(0, flat.shape[2], width):
+        block = flat[:, :, first : first + width].astype(np.float64)
         quantiles = np.quantile(block, [0.05, 0.5, 0.95], axis=(0, 1))
         statistics = np.stack([block.mean((0, 1)), block.std((0, 1)), *quantiles, *_diagnostics(block)], 1)
         for i, values in enumerate(statistics.tolist()):

@@ -20,7 +20,7 @@ import scipy
 from tallchain.cores import in_order, num_cores
 
 _TAILS = (0.05, 0.95)
-_TOGETHER = 2**18  # numbers that a core works on at a time
+_TOGETHER = 2**16  # numbers that a core works on at a time
 _RESOLUTION = 1e-15  # of values: what differs less is constant
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 from tallchain.checking.replicas import predictive_check
 from tallchain.fitting.advising import advice_of
@@ -16,10 +18,16 @@ from tallchain.keys import fold_in, make_key
 from tallchain.models import Posterior, Regression
 from tallchain.models.families import Family
 from tallchain.models.priors import Prior
+from tallchain.models.regression import with_rows
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
+from tallchain.sources import as_shuffled
+from tallchain.sources.stored import Stored
 from tallchain.types import AcceptanceTest, Proposal, PyTree
 from tallchain.validation import brief, check_switch, is_positive, is_whole
+
+if TYPE_CHECKING:
+    from tallchain.formulas import Spec
 
 _MOST_DRAWS = 100  # draws made for one effective draw that was asked for
 
@@ -79,6 +87,7 @@ def fit(
     of_formula = {"family": family, "prior": prior, "weights": weights, "offset": offset}
     given = _given(model, data, of_formula, missing, initial, progress=progress)
     reading = time.perf_counter() - began if isinstance(model, str) else 0.0
+    given = given.shuffled()
     prepared = model if isinstance(model, Prepared) else prepare(*given.rows, seed=seed, progress=progress)
     key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
     chains = num_chains or num_chains_for(kernel)
@@ -106,7 +115,17 @@ class _Given(NamedTuple):
     rows: tuple[Any, ...]
     """The arguments of `prepare`."""
     asked: Asked
-    spec: Any = None
+    spec: Spec | None = None
+
+    def shuffled(self) -> _Given:
+        """Copy the rows of a table in random order, and let go of the design that was made of it."""
+        if self.spec is None or self.model is None:
+            return self
+        source = as_shuffled("fit", self.model.data, None)
+        assert isinstance(source, Stored)
+        rows = {name: np.asarray(leaf)[: source.num_data] for name, leaf in source.data.items()}
+        model = with_rows(self.model, rows)
+        return self._replace(model=model, rows=(model, source))
 
 
 def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, initial: Any, *, progress: bool) -> _Given:

@@ -78,7 +78,8 @@ class Fit:
         """Return what is expected of rows, and outcomes: means and intervals; `.to_pandas()` makes a frame.
 
         Args:
-            new: a frame, or a file, with the columns of the formula; None for the rows of the fit.
+            new: a frame, or a file, with the columns of the formula. None for those of a regression
+                that was made of arrays.
             interval: probability between the ends of the intervals.
             draws: keep the outcomes drawn, one for every draw and row.
             max_draws: draws of the parameters to use.
@@ -93,8 +94,11 @@ class Fit:
             )
         key = make_key((self.facts.seed or 0) if seed is None else seed)
         options: dict[str, Any] = {"key": key, "draws": draws, "max_draws": max_draws, "new_levels": new_levels}
-        if new is None and not rows and self.prepared is None:
-            raise ValueError("`fit.predict()`: a fit that was loaded has no rows of its own; give new ones.")
+        if new is None and not rows and (self.prepared is None or self.spec is not None):
+            raise ValueError(
+                "`fit.predict()`: a fit of a formula, or one that was loaded, does not keep the rows in their order; "
+                "give them, or others: `fit.predict(frame)`."
+            )
         if new is not None and self.spec is not None:
             from tallchain.tables import open_table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -206,6 +207,13 @@ def from_design(
     extra = {name: checks[name](call, values, len(x)) for name, values in extra.items()}
     rest: dict[str, Any] = {"intercept": intercept, "temperature": temperature}
     return _complete(object.__new__(Regression), call, family, made, coded, extra, prior, Columns({}), **rest)
+
+
+def with_rows(model: Regression, data: dict[str, np.ndarray]) -> Regression:
+    """Return the same regression with other arrays for its rows, such as the same rows in another order."""
+    found = copy.copy(model)
+    object.__setattr__(found, "data", data)
+    return found
 
 
 def _complete(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tallchain.tables import table
 from tallchain.tables.table import Kind, Report, TableError, check_names, checksum_of_rows, one_line, wanted
@@ -61,16 +61,29 @@ class ParquetTable:
         import pyarrow as pa
 
         names, done = wanted(self._call, self, columns), 0
-        ahead: Any = {"batch_size": table.BLOCK, "batch_readahead": 2, "fragment_readahead": 1}
-        batches = self._dataset.to_batches(columns=names, **ahead)
         try:
-            for gathered in gather(batches):
+            for gathered in gather(self._batches(names)):
                 done += gathered.num_rows
                 yield to_frame(gathered, gathered.num_rows)
                 if report is not None:
                     report(done)
         except (pa.ArrowException, OSError) as error:
             raise TableError(f"`{self._call}`: {self.name} cannot be read to its end ({one_line(error)}).") from None
+        finally:
+            pa.default_memory_pool().release_unused()
+
+    def _batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the columns file by file. A scan of all would read ahead by a gigabyte."""
+        from pyarrow import parquet
+
+        schema = self._dataset.schema
+        for fragment in self._dataset.get_fragments():
+            own = fragment.physical_schema
+            if all(name in own.names and own.field(name).type == schema.field(name).type for name in names):
+                with parquet.ParquetFile(fragment.path, pre_buffer=False) as file:
+                    yield from (batch.select(names) for batch in file.iter_batches(table.BLOCK, columns=names))
+            else:  # columns that the name of a folder says, or that some files have in another type
+                yield from fragment.to_batches(schema=schema, columns=names, batch_size=table.BLOCK)
 
     def checksum(self) -> str:
         """Hash the bytes of the files."""
