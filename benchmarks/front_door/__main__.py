@@ -45,10 +45,12 @@ def write_rows(path: Path, rows: int) -> None:
 
 
 def ours(path: Path, folder: Path) -> dict[str, Any]:
-    """Seconds and peak memory of the command, from a process that does nothing else."""
+    """Seconds and peak memory of the command, from a process that does nothing else and finds no compiled programs."""
     command = [sys.executable, "-m", "tallchain", "fit", str(path), FORMULA, "--family", "bernoulli"]
     began = time.perf_counter()
-    child = subprocess.Popen([*command, "--output", str(folder), "--overwrite", "--json"], stdout=subprocess.PIPE)
+    options = ["--output", str(folder), "--overwrite", "--json"]
+    environment = os.environ | {"TALLCHAIN_CACHE": tempfile.mkdtemp(dir=folder.parent)}
+    child = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, env=environment)
     assert child.stdout is not None
     facts = json.loads(child.stdout.read())
     _, status, used = os.wait4(child.pid, 0)
