@@ -31,7 +31,7 @@ PLAN = [
             "abilities",
         )
     },
-    {"host": ("progress", "interrupts", "command")},
+    {"host": ("progress", "interrupts", "memory", "command")},
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets", "tables")},
     {name: (name,) for name in ("surrogates", "bounds", "formulas")},
     {"kernel": ("kernel", "assembly", "firefly", "stochastic", "schedule", "settings")},

@@ -15,6 +15,7 @@ from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
 from tallchain.fitting.running import Limits, dispersed, num_chains_for, run
 from tallchain.keys import fold_in, make_key
+from tallchain.memory import release
 from tallchain.models import Posterior, Regression
 from tallchain.models.families import Family
 from tallchain.models.priors import Prior
@@ -88,9 +89,11 @@ def fit(
     given = _given(model, data, of_formula, missing, initial, progress=progress)
     reading = time.perf_counter() - began if isinstance(model, str) else 0.0
     given = given.shuffled()
+    release()
     prepared = model if isinstance(model, Prepared) else prepare(*given.rows, seed=seed, progress=progress)
     key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
     chains = num_chains or num_chains_for(kernel)
+    release()
     ran = run(
         fold_in(key, 0),
         kernel,
@@ -101,10 +104,12 @@ def fit(
         progress=progress,
     )
     asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading)
+    release()
     facts = facts_of(given.model, prepared, ran.trace, asked)
     predictive = _predictive(given.model, ran.trace, fold_in(key, 2)) if check else None
     facts = dataclasses.replace(facts, predictive=predictive)
     facts = dataclasses.replace(facts, advice=advice_of(facts, ran, limits, given.model, prepared))
+    release()
     return Fit(given.model, ran.trace, facts, given.spec, prepared)
 
 
