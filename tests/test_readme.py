@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text()
 @pytest.mark.parametrize("num_rows", ["20_000", pytest.param("200_000", marks=pytest.mark.slow)])
 def test_snippets_run(num_rows: str, tmp_path: Path) -> None:
     """One after another, as a reader would, in a Python of their own; in `make test-slow` on all rows."""
-    text = README + (ROOT / "docs" / "parts.md").read_text()
+    text = README + "".join((ROOT / "docs" / page).read_text() for page in ("own-model.md", "parts.md"))
     snippets = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     assert "200_000" in snippets
     (tmp_path / "readme.py").write_text(snippets.replace("200_000", num_rows))

@@ -1,6 +1,9 @@
 """Metropolis-Hastings for tall data: posterior draws from a hundred rows a step."""
 
-from tallchain import acceptance, bounds, checking, firefly, models, plots, proposals, sources, stochastic, surrogates
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tallchain import acceptance, bounds, checking, firefly, models, proposals, sources, stochastic, surrogates
 from tallchain.acceptance import (
     MHSS,
     Austere,
@@ -18,7 +21,6 @@ from tallchain.acceptance import (
 from tallchain.caching import cache_programs
 from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
 from tallchain.firefly import FireflyMC
-from tallchain.fitting import Fit, fit
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
@@ -28,7 +30,27 @@ from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled, WithReplacement
 from tallchain.stochastic import StochasticGradient
 
+if TYPE_CHECKING:
+    from tallchain import plots
+    from tallchain.fitting import Fit, fit
+
 __version__ = "0.1.0"
+
+_LATER = {"Fit": "tallchain.fitting", "fit": "tallchain.fitting", "plots": "tallchain.plots"}
+"""What is imported when it is first used, so that `import tallchain` takes less time."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return what is imported later."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'tallchain' has no attribute {name!r}")
+    module = import_module(_LATER[name])
+    return module if name == "plots" else vars(module)[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 __all__ = [
     "MHSS",

@@ -9,6 +9,7 @@ import re
 from functools import cache
 
 from benchmarks.exact import page as exact
+from benchmarks.front_door import page as front_door
 from benchmarks.peers import page as peers
 from benchmarks.time_to_answer import page as time_to_answer
 from studies.pages import paper, settings, speed
@@ -23,7 +24,7 @@ def pieces() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in NAMES:
         found |= find(name).page(load(name))
-    for module in (settings, paper, speed, peers, exact, time_to_answer):
+    for module in (settings, paper, speed, peers, exact, time_to_answer, front_door):
         found |= module.pieces()
     return found
 
