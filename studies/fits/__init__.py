@@ -31,6 +31,7 @@ class Config:
     """Of NUTS."""
     nuts_draws: int = 1000
     """Of each of its chains, after as many of warm-up."""
+    settings: tuple[str, ...] = tuple(CASES)
 
     @classmethod
     def quick(cls) -> Config:
@@ -41,7 +42,8 @@ class Config:
 def run(config: Config, keep: Keep = forget) -> Result:
     """Fit every table here and elsewhere."""
     results: dict[str, Any] = {}
-    for name, case in CASES.items():
+    for name in config.settings:
+        case = CASES[name]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other packages
             results[name] = _compared(case, config)

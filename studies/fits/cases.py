@@ -63,8 +63,9 @@ def _simulated(rows: int | None) -> pd.DataFrame:
 
 
 def _crashes(frame: Any) -> Any:
+    """Slower crashes are left out: three deaths of a third of a weight determine nothing under a flat prior."""
     frame = frame.dropna(subset=["weight", "dead", "airbag", "seatbelt", "dvcat", "ageOFocc"])
-    frame = frame[frame["weight"] > 0]
+    frame = frame[(frame["weight"] > 0) & (frame["dvcat"] != "1-9km/h")]
     is_dead, weight = (frame["dead"] == "dead").astype(int), frame["weight"] / frame["weight"].mean()
     return frame.assign(is_dead=is_dead, weight=weight, age=frame["ageOFocc"] / 10)
 
@@ -104,7 +105,7 @@ CASES = {
         "docvis ~ age + outwork + female + C(edlevel)",
     ),
     "crashes": Case(
-        "DAAG, 26,000 car crashes with survey weights",
+        "DAAG, 25,320 car crashes above 10 km/h, with survey weights",
         _of("DAAG", "nassCDS", _crashes),
         "dead ~ airbag + seatbelt + dvcat + age",
         "bernoulli",

@@ -22,7 +22,7 @@ from tallchain.settings import Settings
 
 _NEARLY_ONE = 0.98  # |correlation| of two coefficients
 _BY_PRIOR = 0.5  # sd over that of the prior
-_FEW_ACCEPTED, _LITTLE = 0.02, 0.002  # of candidates; effective draws per draw
+_FEW_ACCEPTED = 0.02  # of candidates
 _OFTEN = 0.1  # share of decisions that read all rows
 _POOR = re.compile(r"of '(?P<factor>.+?)': the expansion is poor for (?P<levels>.+?) \(share of")
 
@@ -56,8 +56,8 @@ def _of_draws(facts: Facts, ran: Ran, limits: Limits) -> Iterator[Advice]:
         yield advice.r_hat(names, of.worst_r_hat)
     if of.asked_ess and of.worst_ess < of.asked_ess:
         yield advice.low_ess(of.worst_ess_of, of.worst_ess, of.asked_ess)
-    per_draw = of.worst_ess / max(ran.trace.num_chains * ran.trace.num_draws, 1)
-    if of.acceptance < _FEW_ACCEPTED or per_draw < _LITTLE:
+    if of.acceptance < _FEW_ACCEPTED:
+        per_draw = of.worst_ess / max(ran.trace.num_chains * ran.trace.num_draws, 1)
         yield advice.tiny_steps(of.acceptance, per_draw)
 
 
