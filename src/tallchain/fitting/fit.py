@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -20,8 +22,10 @@ from tallchain.models import Posterior, Regression
 from tallchain.models.families import Family
 from tallchain.models.priors import Prior
 from tallchain.models.regression import with_rows
+from tallchain.parts import is_part
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
+from tallchain.settings import describe
 from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
 from tallchain.types import AcceptanceTest, Proposal, PyTree
@@ -103,7 +107,15 @@ def fit(
         scan=scan,
         progress=progress,
     )
-    asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading)
+    chosen: dict[str, Any] = of_formula | {
+        "num_draws": num_draws,
+        "seed": seed,
+        "num_chains": num_chains,
+        "max_draws": max_draws,
+    }
+    chosen |= {"missing": missing, "max_seconds": max_seconds, "scan": scan, "acceptance": acceptance}
+    call = _call(model, data, chosen | {"proposal": proposal})
+    asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
     release()
     facts = facts_of(given.model, prepared, ran.trace, asked)
     predictive = _predictive(given.model, ran.trace, fold_in(key, 2)) if check else None
@@ -111,6 +123,21 @@ def fit(
     facts = dataclasses.replace(facts, advice=advice_of(facts, ran, limits, given.model, prepared))
     release()
     return Fit(given.model, ran.trace, facts, given.spec, prepared)
+
+
+def _call(model: Any, data: Any, options: dict[str, Any]) -> str:
+    """Write the call, without what was left at its default."""
+    defaults = inspect.signature(fit).parameters
+    said = [repr(model) if isinstance(model, str) else type(model).__name__.lower()]
+    if data is not None:
+        said.append(repr(str(data)) if isinstance(data, str | os.PathLike) else "data")
+    given = {name: value for name, value in options.items() if value is not defaults[name].default}
+    said += [f"{name}={_brief(value)}" for name, value in given.items()]
+    return f"tallchain.fit({', '.join(said)})"
+
+
+def _brief(value: Any) -> str:
+    return describe(value) if is_part(value) else repr(value)
 
 
 class _Given(NamedTuple):
