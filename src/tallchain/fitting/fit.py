@@ -107,13 +107,8 @@ def fit(
         scan=scan,
         progress=progress,
     )
-    chosen: dict[str, Any] = of_formula | {
-        "num_draws": num_draws,
-        "seed": seed,
-        "num_chains": num_chains,
-        "max_draws": max_draws,
-    }
-    chosen |= {"missing": missing, "max_seconds": max_seconds, "scan": scan, "acceptance": acceptance}
+    chosen: dict[str, Any] = {"num_draws": num_draws, "seed": seed, "num_chains": num_chains, "max_draws": max_draws}
+    chosen |= of_formula | {"missing": missing, "max_seconds": max_seconds, "scan": scan, "acceptance": acceptance}
     call = _call(model, data, chosen | {"proposal": proposal})
     asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
     release()
@@ -131,7 +126,7 @@ def _call(model: Any, data: Any, options: dict[str, Any]) -> str:
     said = [repr(model) if isinstance(model, str) else type(model).__name__.lower()]
     if data is not None:
         said.append(repr(str(data)) if isinstance(data, str | os.PathLike) else "data")
-    given = {name: value for name, value in options.items() if value is not defaults[name].default}
+    given = {name: value for name, value in options.items() if repr(value) != repr(defaults[name].default)}
     said += [f"{name}={_brief(value)}" for name, value in given.items()]
     return f"tallchain.fit({', '.join(said)})"
 
