@@ -53,7 +53,7 @@ def facts_of(
     parameters = parameters_of_fit(model, trace)
     words: dict[str, Any] = {
         "title": f"Regression of {asked.outcome or 'the outcome'}" if model else "A posterior",
-        "words": model_words(model, asked.outcome)
+        "words": " ".join([model_words(model, asked.outcome), *asked.words])
         if model
         else f"A posterior of its own functions, over {trace.num_rows:,} rows.",
         "equation": equation(model, asked.outcome) if model else (),
