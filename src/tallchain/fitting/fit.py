@@ -187,8 +187,7 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, 
             'for numbers, "poisson" for counts.'
         )
     table = open_table(data, "fit(data=...)")
-    family = options.pop("family")
-    built = build(formula, table, family, **options, missing=missing, progress=progress)
+    built = build(formula, table, **options, missing=missing, progress=progress)
     outcome = built.spec.plan.outcome.text
     asked = Asked(formula=formula, outcome=outcome, checksum=table.checksum(), num_dropped=built.num_dropped)
     return _Given(built.model, (built.model,), asked._replace(words=built.words), built.spec)
