@@ -27,6 +27,13 @@ class Case(NamedTuple):
     weights: str | None = None
     rows: int | None = None
     """Drawn at random, if not all."""
+    is_skewed: bool = False
+    """Whether the mean of the posterior is far from the maximum of the likelihood."""
+
+    @property
+    def needs_nuts(self) -> bool:
+        """Whether maximum likelihood is no answer."""
+        return self.group is not None or self.is_skewed
 
 
 def _of(package: str, item: str, change: Callable[[Any], Any] | None = None) -> Callable[[int | None], pd.DataFrame]:
@@ -111,6 +118,7 @@ CASES = {
         "bernoulli",
         "is_dead ~ airbag + seatbelt + dvcat + age",
         weights="weight",
+        is_skewed=True,
     ),
     "visits": Case(
         "simulated, 20,000 rows that stand for 60,000",

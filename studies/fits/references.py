@@ -59,8 +59,8 @@ def by_nuts(case: Case, frame: pd.DataFrame, priors: dict[str, Any], chains: int
 
     of_outcome, design = dmatrices(case.fixed, frame)
     y, x = np.asarray(of_outcome, np.float32), np.asarray(design, np.float32)
-    assert case.group is not None
-    codes, levels = frame[case.group].factorize(sort=True)
+    codes, levels = frame[case.group].factorize(sort=True) if case.group else (0, ())
+    weights = 1.0 if case.weights is None else frame[case.weights].to_numpy(np.float32)
     middle = x[:, 1:].mean(0)
     centred = np.concatenate([x[:, :1], x[:, 1:] - middle], 1)
 
@@ -70,16 +70,20 @@ def by_nuts(case: Case, frame: pd.DataFrame, priors: dict[str, Any], chains: int
         at_mean = numpyro.sample("at_mean", dist.ImproperUniform(dist.constraints.real, (), ()))
         intercept = numpyro.deterministic("intercept", at_mean - middle @ slopes)
         numpyro.factor("prior", dist.Normal(*priors["intercept"]).log_prob(intercept))
-        sd = numpyro.sample("sd", dist.HalfNormal(priors["group_sd"]))
-        effects: Any = sd * numpyro.sample("raw", dist.Normal().expand([len(levels)]).to_event(1))
-        z = at_mean + centred[:, 1:] @ slopes + effects[codes]
+        z = at_mean + centred[:, 1:] @ slopes
+        if case.group:
+            sd = numpyro.sample("sd", dist.HalfNormal(priors["group_sd"]))
+            effects: Any = sd * numpyro.sample("raw", dist.Normal().expand([len(levels)]).to_event(1))
+            z += effects[codes]
         if case.family == "bernoulli":
-            numpyro.sample("y", dist.Bernoulli(logits=z), obs=y[:, 0])
+            outcome: Any = dist.Bernoulli(logits=z)
         else:
             log_noise = numpyro.sample("log_noise", dist.Normal(priors["log_noise"], 3.0))
-            numpyro.sample("y", dist.Normal(z, jax.numpy.exp(log_noise)), obs=y[:, 0])
+            outcome = dist.Normal(z, jax.numpy.exp(log_noise))
+        numpyro.factor("y", jax.numpy.sum(weights * outcome.log_prob(y[:, 0])))
 
-    start = {"slopes": np.zeros(x.shape[1] - 1), "at_mean": priors["intercept"][0], "sd": 0.5}
+    start = {"slopes": np.zeros(x.shape[1] - 1), "at_mean": priors["intercept"][0]}
+    start |= {"sd": 0.5} if case.group else {}
     sampler = MCMC(
         NUTS(model, init_strategy=init_to_value(values=start)),
         num_warmup=draws,
@@ -90,7 +94,8 @@ def by_nuts(case: Case, frame: pd.DataFrame, priors: dict[str, Any], chains: int
     )
     sampler.run(jax.random.key(SEED))
     of = {name: np.asarray(values, np.float64) for name, values in sampler.get_samples(group_by_chain=True).items()}
-    together = np.concatenate([of["intercept"][..., None], of["slopes"], of["sd"][..., None]], 2)
+    last = [of["sd"][..., None]] if case.group else []
+    together = np.concatenate([of["intercept"][..., None], of["slopes"], *last], 2)
     mcse = array_stats.mcse(together, method="mean", chain_axis=0, draw_axis=1)
-    names = [*map(plain, design.design_info.column_names), f"sd({case.group})"]
+    names = [*map(plain, design.design_info.column_names), *([f"sd({case.group})"] if case.group else [])]
     return Reference(names, together.mean((0, 1)), together.std((0, 1)), mcse)
