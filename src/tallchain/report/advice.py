@@ -71,8 +71,8 @@ def poor_expansion(names: Sequence[str]) -> Advice:
     return Advice(
         "poor-expansion",
         f"The approximation that saves rows is poor for {_few(names)}: these groups have few rows, or extreme ones.",
-        "Nothing is wrong with the draws; they cost more rows. Merge such levels, or give their effects a narrower "
-        "prior.",
+        "Decisions that move these effects cost more rows, or are less exact: `fit.audit()` (`tallchain check`) "
+        "measures it. Merge such levels, or give their effects a narrower prior.",
     )
 
 

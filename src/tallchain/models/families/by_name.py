@@ -52,7 +52,7 @@ NAMES = tuple(_NAMED)
 
 
 def family_named(name: str) -> Family | type[Categorical] | type[Ordinal]:
-    """Return the family of a name such as "bernoulli"; "bernoulli-probit" and "binomial-cloglog" have a link.
+    """Return the family of a name such as "bernoulli"; "bernoulli-probit" and "bernoulli-cloglog" have a link.
 
     Of families that need the number of levels of the outcome, return the class.
     """
@@ -60,7 +60,7 @@ def family_named(name: str) -> Family | type[Categorical] | type[Ordinal]:
     base, _, link = plain.rpartition("_") if plain.endswith(tuple(f"_{each}" for each in _LINKS)) else (plain, "", "")
     kind = _NAMED.get(_ALIASES.get(base, base))
     link = base if base in _LINKS else link
-    if kind is None or (link and kind not in (Bernoulli, Binomial)):
+    if kind is None or (link and kind is not Bernoulli):
         near = difflib.get_close_matches(plain, (*NAMES, *_ALIASES), 1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise ValueError(f"there is no family {name!r}. There are {', '.join(NAMES)}{hint}")
