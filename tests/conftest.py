@@ -84,3 +84,13 @@ def broken() -> Audit:
     from audits import scaled_audit
 
     return scaled_audit(1.1)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a table are smaller than the data."""
+    from tallchain.formulas import arrangement
+    from tallchain.tables import table
+
+    monkeypatch.setattr(table, "BLOCK", 97)
+    monkeypatch.setattr(arrangement, "_ROWS", 31)

@@ -10,6 +10,8 @@ import pytest
 from formula_rows import SIZE, built, rows
 from formulaic import Formula
 
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
 FORMULAS = [
     "x1 + x2",
     "1",

@@ -9,6 +9,8 @@ from formula_rows import built, rows
 from tallchain.formulas import FormulaError, build
 from tallchain.tables import open_table
 
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
 REFUSED = {
     "y": 'a formula is "outcome ~ features"',
     "~ x1": 'a formula is "outcome ~ features"',

@@ -10,6 +10,8 @@ from formula_rows import built, rows
 from tallchain.formulas import FormulaError
 from tallchain.models import Group, Regression, families
 
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
 
 def test_the_regression_is_the_one_made_by_hand() -> None:
     frame = rows()

@@ -12,6 +12,8 @@ import pytest
 from tallchain.formulas.labels import MISSING, UNKNOWN, Coder, Labels
 from tallchain.tables import open_table
 
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
 DAYS = pd.to_datetime(["2020-01-02", "2020-01-01", "2020-01-02"])
 
 CASES: dict[str, tuple[Any, list[Any]]] = {

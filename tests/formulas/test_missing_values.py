@@ -11,6 +11,8 @@ from formula_rows import SIZE, built, rows
 
 from tallchain.formulas import FormulaError
 
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
 FORMULA = "y ~ x1 + carrier + scale(z) + (1 | airport)"
 
 

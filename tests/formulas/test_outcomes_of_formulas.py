@@ -13,6 +13,8 @@ from tallchain.formulas import FormulaError
 from tallchain.models import Prior, families, priors
 from tallchain.models.families import Bernoulli, Categorical, Ordinal
 
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
 
 def test_functions_and_comparisons() -> None:
     frame = rows()

@@ -20,6 +20,8 @@ FORMULA = (
     "late ~ x1 * C(hour, Treatment(2)) + poly(z, 2) + bs(w, df=5) + cs(x2, df=4) + scale(e) + grade + offset(log(w)) "
     "+ (1 + x1 | airport) + (1 | carrier:airport) + (1 | day)"
 )
+
+pytestmark = pytest.mark.usefixtures("small_blocks")
 SPLINES = "late ~ cs(x2, df=4, constraints='center') * airport + cc(z, df=5) + bs(e, df=6, extrapolation='extend')"
 
 
