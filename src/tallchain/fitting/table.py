@@ -65,28 +65,24 @@ def _text(facts: Facts, parameters: Sequence[ParameterFact]) -> str:
         f"rows       {facts.reading.per_decision:,.1f} of {facts.num_rows:,} a decision",
         f"time       {sum(each.seconds for each in facts.stages):.1f} s: "
         + ", ".join(f"{each.name} {each.seconds:.1f}" for each in facts.stages if each.seconds >= 0.05),
-        f"trust      {trust_words(facts)}",
+        *(f"{'' if at else 'trust':<11}{line}" for at, line in enumerate(_trust(facts))),
     ]
     return "\n".join([*lines, *(f"{'WARNING' if each.is_grave else 'note':<11}{each}" for each in facts.advice)])
 
 
-def trust_words(facts: Facts) -> str:
-    """Say in a line how far the draws can be trusted."""
+def _trust(facts: Facts) -> list[str]:
+    """Say in a line or a few how far the draws can be trusted."""
     trust = facts.trust
     if trust.temperature != 1:
-        return f"temperature {trust.temperature:g}: NOT the posterior"
+        return [f"temperature {trust.temperature:g}: NOT the posterior"]
     if trust.is_exact:
-        return f"exact: {trust.test} leaves the posterior unchanged, whatever the rows"
+        return [f"exact: {trust.test} leaves the posterior unchanged, whatever the rows"]
     said = [f"approximate: {trust.test}"]
     if trust.audited_error is not None:
-        said.append(
-            f"an audit found the log-odds of decisions off by at most {trust.audited_error:.2g} on average (95 %)"
-        )
+        said.append(f"an audit found the log-odds of decisions off by at most {trust.audited_error:.2g} on average")
     if trust.skewness is not None:
-        said.append(
-            f"all rows were read at some proposals: the mean of a batch has skewness {trust.skewness:.2g} at worst"
-        )
-    return "; ".join(said)
+        said.append(f"a scan of all rows: the mean of a batch has skewness {trust.skewness:.2g} at worst")
+    return said
 
 
 def _hidden(facts: Facts, parameters: Sequence[ParameterFact]) -> list[tuple[str, str]]:
