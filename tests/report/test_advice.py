@@ -21,6 +21,7 @@ SET = [
     advice.unseen_levels("carrier", ["XX"]),
     advice.collinear(NAMES[:2]),
     advice.separation(NAMES[:1]),
+    advice.prior_alone(NAMES[:1]),
     advice.limit_reached("time", "10 min"),
     advice.interrupted(120),
     advice.not_checked(),

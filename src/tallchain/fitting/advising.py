@@ -21,7 +21,7 @@ from tallchain.report import Advice, Facts, advice
 from tallchain.settings import Settings
 
 _NEARLY_ONE = 0.98  # |correlation| of two coefficients
-_BY_PRIOR = 0.5  # sd over that of the prior
+_BY_PRIOR, _PRIOR_ALONE = 0.5, 0.95  # sd over that of the prior
 _FEW_ACCEPTED, _LITTLE = 0.02, 0.002  # of candidates; effective draws per draw
 _OFTEN = 0.1  # share of decisions that read all rows
 _POOR = re.compile(r"of '(?P<factor>.+?)': the expansion is poor for (?P<levels>.+?) \(share of")
@@ -120,7 +120,11 @@ def _of_coefficients(model: Regression, trace: Trace) -> Iterator[Advice]:
         if len(pairs):
             yield advice.collinear([names[first + moving[j]] for j in np.unique(pairs)])
     prior = log_prior_of(model.posterior).prior.coefficients
-    if isinstance(model.family, Bernoulli | Binomial | Categorical) and isinstance(prior, Normal):
-        is_held = (sd > _BY_PRIOR * prior.sd) & (np.abs(draws.mean(0) - prior.mean) > prior.sd)
-        if is_held.any():
-            yield advice.separation([names[first + j] for j in np.flatnonzero(is_held)])
+    if not isinstance(prior, Normal):
+        return
+    is_apart = (sd > _BY_PRIOR * prior.sd) & (np.abs(draws.mean(0) - prior.mean) > prior.sd)
+    is_apart &= isinstance(model.family, Bernoulli | Binomial | Categorical)
+    is_alone = (sd > _PRIOR_ALONE * prior.sd) & ~is_apart
+    for found, advise in ((is_apart, advice.separation), (is_alone, advice.prior_alone)):
+        if found.any():
+            yield advise([names[first + j] for j in np.flatnonzero(found)])

@@ -202,7 +202,7 @@ def _why_to_stop(trace: Trace, limits: Limits, watch: _Watch) -> str:
     if (trace.num_draws + 1) * trace.num_chains > limits.max_draws:
         return f"the limit of {limits.max_draws:,} draws was reached"
     if watch.is_over:
-        return f"the limit of {limits.max_seconds:,.0f} s was reached"
+        return f"the limit of {limits.max_seconds:,.4g} s was reached"
     return ""
 
 

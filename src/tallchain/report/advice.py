@@ -106,6 +106,16 @@ def separation(names: Sequence[str]) -> Advice:
     )
 
 
+def prior_alone(names: Sequence[str]) -> Advice:
+    """Columns of which the data say nothing."""
+    return Advice(
+        "prior-alone",
+        f"The data say next to nothing about {_few(names)}: the posterior is about as wide as the prior.",
+        "Look at these columns: a number that is 0 in nearly all rows, or tiny in its unit, leaves its coefficient to "
+        "the prior. Rescale a column that is tiny, or leave it out.",
+    )
+
+
 def limit_reached(what: str, limit: str) -> Advice:
     """A limit ended the run."""
     return Advice(
