@@ -72,6 +72,8 @@ def test_several_predictors_have_names_in_the_page_and_in_pictures(frame: pd.Dat
 def test_few_draws_are_kept_and_not_checked(frame: pd.DataFrame, limits: dict[str, int], tmp_path: Path) -> None:
     found = tc.fit("answer ~ x", frame, family="bernoulli", **(QUICK | limits))
     assert found.facts.predictive is None
+    codes = {each.code for each in found.facts.advice}
+    assert ("too-few-draws" in codes) == (found.trace.num_draws < 4)
     assert "limit-reached" in {each.code for each in found.facts.advice}
     assert str(tc.Fit.load(found.save(tmp_path / "fit"))) == str(found)
 
@@ -143,3 +145,8 @@ def test_a_constant_column_is_named(frame: pd.DataFrame) -> None:
         tc.fit(
             "y ~ x + c", frame.assign(c=7.0, y=frame["x"] + frame["x"].shift(1).fillna(0)), family="gaussian", **QUICK
         )
+
+
+def test_a_column_called_as_a_number_is_not_the_intercept(frame: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="`1` would be read as a number and not as a column; rename the column"):
+        build("answer ~ `1`", open_table(frame.assign(**{"1": frame["x"]})), "bernoulli")

@@ -23,6 +23,7 @@ from tallchain.settings import Settings
 _NEARLY_ONE = 0.98  # |correlation| of two coefficients
 _BY_PRIOR, _PRIOR_ALONE = 0.5, 0.95  # sd over that of the prior
 _FEW_ACCEPTED, _LITTLE = 0.02, 0.002  # of candidates; effective draws per draw
+_LEAST_DRAWS = 4  # of each chain: there is no R-hat below
 _OFTEN = 0.1  # share of decisions that read all rows
 _POOR = re.compile(r"of '(?P<factor>.+?)': the expansion is poor for (?P<levels>.+?) \(share of")
 
@@ -44,20 +45,22 @@ def advice_of(
 
 
 def _of_draws(facts: Facts, ran: Ran, limits: Limits) -> Iterator[Advice]:
-    of = facts.convergence
+    of, is_known = facts.convergence, ran.trace.num_draws >= _LEAST_DRAWS
     if ran.trace.is_interrupted and "limit" not in ran.why:
         yield advice.interrupted(ran.trace.num_draws)
     elif not ran.is_enough and "limit" in ran.why:
         is_time = " s " in ran.why
         limit = f"{limits.max_seconds:,.4g} s" if is_time else f"{limits.max_draws:,}"
         yield advice.limit_reached("time" if is_time else "draws", limit)
-    if of.worst_r_hat > MOST_R_HAT:
+    if not is_known:
+        yield advice.too_few(ran.trace.num_draws)
+    elif of.worst_r_hat > MOST_R_HAT:
         names = [each.name for each in facts.parameters if not each.r_hat <= MOST_R_HAT]
         yield advice.r_hat(names, of.worst_r_hat)
-    if of.asked_ess and of.worst_ess < of.asked_ess:
+    if is_known and of.asked_ess and of.worst_ess < of.asked_ess:
         yield advice.low_ess(of.worst_ess_of, of.worst_ess, of.asked_ess)
     per_draw = of.worst_ess / max(ran.trace.num_chains * ran.trace.num_draws, 1)
-    if of.acceptance < _FEW_ACCEPTED or per_draw < _LITTLE:
+    if of.acceptance < _FEW_ACCEPTED or (is_known and per_draw < _LITTLE):
         yield advice.tiny_steps(of.acceptance, per_draw)
 
 

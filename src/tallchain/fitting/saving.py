@@ -156,6 +156,7 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
     settings = None if trace.settings is None else vars(trace.settings)
     return {
         "num_rows": trace.num_rows,
+        "variables": list(trace.variables()),
         "warmup": vars(trace.warmup),
         "settings": settings,
         "notes": list(trace.notes),
@@ -239,7 +240,11 @@ def _trace_from_file(path: Path, model: Regression | None, found: dict[str, Any]
             stats = {str(name): np.asarray(of) for name, of in tree["sample_stats"].data_vars.items()}
     except (OSError, KeyError, ValueError, RuntimeError) as error:
         raise SavedFitError(f"{path} is missing, was cut short, or holds no draws: {error}.") from error
-    position: Any = posterior if model is None else _position(model, posterior, stats)
+    if model is None:
+        names = file_names((), found["variables"], stats)
+        position: Any = {name: posterior[names[name]] for name in found["variables"]}
+    else:
+        position = _position(model, posterior, stats)
     seconds, compiling, scanning = found["seconds"]
     return Trace(
         position,
@@ -265,7 +270,7 @@ def _position(model: Regression, posterior: dict[str, np.ndarray], stats: Iterab
     """Return the draws of the position; refuse those that do not fit the model."""
     layout = model.layout
     shapes = {COEFFICIENTS: layout.shapes()} if layout.is_vector else layout.shapes()
-    names = file_names(model, shapes, stats)
+    names = file_names(model.levels, shapes, stats)
     wrong = [name for name, shape in shapes.items() if np.shape(posterior.get(names[name], 0.0))[2:] != shape]
     if wrong:
         raise SavedFitError(f"The draws of {', '.join(wrong)} in {DRAWS} do not fit the model in {FACTS}.")

@@ -21,10 +21,13 @@ _TAKEN += (".", "..")  # which HDF5 does not take
 def datatree(model: Regression | None, trace: Trace, facts: Facts) -> Any:
     """Return the tree; the posterior has the position as it was sampled, and standard deviations beside their logs."""
     if model is None:
-        return _with_attributes(trace.to_datatree(), facts)
+        names = file_names((), trace.variables(), trace.extras)
+        position = {names[name]: draws for name, draws in trace.variables().items()}
+        labels = {names[name]: of for name, of in trace.names.items()}
+        return _with_attributes(dataclasses.replace(trace, position=position, names=labels).to_datatree(), facts)
     position = raw_position(model, trace)
     more = {each.name: each.draws for each in variables_of(model, trace) if each.name not in position}
-    names = file_names(model, [*position, *more], trace.extras)
+    names = file_names(model.levels, [*position, *more], trace.extras)
     coords, dims = _dimensions(model, names)
     named = dataclasses.replace(trace, position={names[name]: of for name, of in (position | more).items()}, names={})
     return _with_attributes(named.to_datatree(coords, dims), facts)
@@ -36,10 +39,10 @@ def raw_position(model: Regression, trace: Trace) -> dict[str, np.ndarray]:
     return {COEFFICIENTS: next(iter(draws.values()))} if model.layout.is_vector else dict(draws)
 
 
-def file_names(model: Regression, names: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
+def file_names(factors: Iterable[str], names: Iterable[str], extras: Iterable[str]) -> dict[str, str]:
     """Return what variables are called in a file: not as its dimensions and statistics are, nor as groups of it."""
-    taken = {*_TAKEN, *extras, *(_dimension(factor) for factor in model.levels)}
-    return {name: f"{_plain(name)} (effects)" if _plain(name) in taken else _plain(name) for name in names}
+    taken = {*_TAKEN, *extras, *(_dimension(factor) for factor in factors)}
+    return {name: f"{_plain(name)} (draws)" if _plain(name) in taken else _plain(name) for name in names}
 
 
 def _plain(name: str) -> str:

@@ -34,6 +34,17 @@ def r_hat(names: Sequence[str], worst: float) -> Advice:
     )
 
 
+def too_few(draws: int) -> Advice:
+    """Chains too short to be compared."""
+    return Advice(
+        "too-few-draws",
+        f"Each chain has {_count(draws, 'draw')}, too few for R-hat and effective draws: nothing is known of how far "
+        "they are to be trusted.",
+        "Do not use these numbers. Raise the limit of draws or of time, or let the run go on.",
+        is_grave=True,
+    )
+
+
 def saturated(share: float, rows: float) -> Advice:
     """Decisions that need nearly all rows."""
     return Advice(
