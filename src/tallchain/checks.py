@@ -172,10 +172,22 @@ def _values(posterior: Posterior, positions: PyTree, rows: PyTree) -> tuple[Arra
     return jax.vmap(posterior.log_prior)(positions), jax.vmap(each_row, (0, None))(positions, rows)
 
 
-def _check_values(target: Target, positions: PyTree) -> None:
+def _some_values(posterior: Posterior, source: Source, positions: PyTree) -> tuple[np.ndarray, np.ndarray, PyTree]:
+    """Log priors by chain, log likelihoods by chain and row, and the rows: some of them."""
     chains = len(jax.tree.leaves(positions)[0])
-    rows = target.source.some_rows(max(1, min(1024, _EVALUATIONS // chains)))
-    priors, values = map(np.asarray, _values(target.posterior, positions, rows))
+    rows = source.some_rows(max(1, min(1024, _EVALUATIONS // chains)))
+    priors, values = map(np.asarray, _values(posterior, positions, rows))
+    return priors, values, rows
+
+
+def are_possible(posterior: Posterior, source: Source, positions: PyTree) -> np.ndarray:
+    """Whether log prior and log likelihood are finite at each position, as far as some rows tell."""
+    priors, values, _ = _some_values(posterior, source, positions)
+    return np.isfinite(priors) & np.isfinite(values).all(1)
+
+
+def _check_values(target: Target, positions: PyTree) -> None:
+    priors, values, rows = _some_values(target.posterior, target.source, positions)
     if not np.all(np.isfinite(priors)):
         chain = int(np.nonzero(~np.isfinite(priors))[0][0])
         raise ValueError(

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tallchain.checking.faults import SamplingError
 from tallchain.command import require
+from tallchain.interrupts import catch_interrupt
+from tallchain.surrogates.no_reference import NoReferenceError
 
 if TYPE_CHECKING:
     from tallchain.fitting import Fit
@@ -111,7 +113,8 @@ def fit(
         except SamplingError as error:
             _save_draws(error, output)
             raise
-        found.save(output)
+        with catch_interrupt():  # from here on there is something to lose
+            found.save(output)
     print(found.facts.to_json() if json else f"{found}\n\nwritten    {output}: {', '.join(_files(output))}")
     raise typer.Exit(_code(found))
 
@@ -206,24 +209,23 @@ def _one_line_errors() -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("Interrupted before the first draw was finished: nothing was written.", file=sys.stderr)
+        print("Interrupted: nothing was written.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    except (ValueError, TypeError, OSError, SamplingError) as error:
+    except (ValueError, TypeError, OSError, SamplingError, NoReferenceError) as error:
         print(f"Error: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error
 
 
 def _check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that has a fit, or cannot be written, before the work is done."""
-    from tallchain.fitting.saving import FACTS, written
+    from tallchain.fitting.saving import FACTS, new_folders, remove, written
 
     if (folder / FACTS).exists() and not overwrite:
         raise ValueError(f"--output {folder} has a fit already. Choose another folder, or give --overwrite.")
-    is_new = not folder.exists()
-    written(folder / ".check", lambda path: path.write_text(""))
-    (folder / ".check").unlink()
-    if is_new:
-        folder.rmdir()
+    with new_folders(folder) as made:
+        written(folder / ".check", lambda path: path.write_text(""))
+        (folder / ".check").unlink()
+    remove(made)
 
 
 def _acceptance(test: TestChoice) -> Any:

@@ -35,7 +35,7 @@ def of_arviz(draws: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("r", [-0.5, 0.0, 0.3, 0.9, 0.99])
-@pytest.mark.parametrize(("chains", "draws"), [(2, 9), (4, 100), (8, 501), (64, 40)])
+@pytest.mark.parametrize(("chains", "draws"), [(2, 5), (4, 4), (2, 9), (4, 100), (8, 501), (64, 40)])
 def test_they_are_those_of_arviz(chains: int, draws: int, r: float) -> None:
     x = autoregressive(chains, draws, r)
     for ours, theirs in zip(diagnostics(x), of_arviz(x), strict=True):

@@ -21,6 +21,8 @@ SET = [
     advice.unseen_levels("carrier", ["XX"]),
     advice.collinear(NAMES[:2]),
     advice.separation(NAMES[:1]),
+    advice.prior_alone(NAMES[:1]),
+    advice.too_few(1),
     advice.limit_reached("time", "10 min"),
     advice.interrupted(120),
     advice.not_checked(),
@@ -51,7 +53,7 @@ def test_advice_is_plain_text(each: Advice) -> None:
 
 def test_only_what_makes_the_numbers_wrong_is_grave() -> None:
     grave = {each.code for each in SET if each.is_grave}
-    assert grave == {"r-hat", "invalid-ratios", "skewed-batches", "audit", "tempered"}
+    assert grave == {"r-hat", "too-few-draws", "invalid-ratios", "skewed-batches", "audit", "tempered"}
 
 
 def test_long_lists_of_names_are_cut() -> None:

@@ -98,7 +98,7 @@ def effective(halves: np.ndarray) -> np.ndarray:
     total = covariance[0] + means.var(0, ddof=1)
     rho = 1 - (within - covariance) / total
     rho[0] = 1.0
-    num_pairs = (length - 1) // 2  # as far as ArviZ looks
+    num_pairs = max((length - 1) // 2, 1)  # as far as ArviZ looks
     pairs = rho[: 2 * num_pairs].reshape(num_pairs, 2, -1).sum(1)
     is_over = pairs <= 0
     cut = np.where(is_over.any(0), is_over.argmax(0), num_pairs - 1)

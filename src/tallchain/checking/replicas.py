@@ -27,7 +27,7 @@ from tallchain.models.regression import Regression
 from tallchain.validation import brief, is_positive, is_whole
 
 _CALL = "predictive_check"
-_LEAST_DRAWS = 20
+LEAST_DRAWS = 20
 _FAR = 10.0  # standard deviations: a deviation is at most counted as this
 _ALIKE = "Rows were picked in proportion to their weights, and each that was picked counts once."
 _CUT = (
@@ -54,7 +54,7 @@ def predictive_check(
     """
     if not isinstance(model, Regression):
         raise TypeError(f"`{_CALL}(model=...)` must be a Regression; got {brief(model)}.")
-    for name, value, least in (("rows", rows, 1), ("draws", draws, _LEAST_DRAWS)):
+    for name, value, least in (("rows", rows, 1), ("draws", draws, LEAST_DRAWS)):
         if not is_whole(value, least=least):
             raise ValueError(f"`{_CALL}({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
     if not (is_positive(interval) and interval < 1):
@@ -62,8 +62,8 @@ def predictive_check(
     of_rows, of_outcomes = fold_in(single_key(f"{_CALL}(key=...)", key), np.arange(2))
     random = np.random.default_rng(np.asarray(jax.random.key_data(of_rows)).ravel())
     position = take_draws(_CALL, model.layout, trace, int(draws))
-    if num_draws_of(position) < _LEAST_DRAWS:
-        raise ValueError(f"`{_CALL}(trace=...)` must have at least {_LEAST_DRAWS} draws; got {num_draws_of(position)}.")
+    if num_draws_of(position) < LEAST_DRAWS:
+        raise ValueError(f"`{_CALL}(trace=...)` must have at least {LEAST_DRAWS} draws; got {num_draws_of(position)}.")
     index = _picked(model, int(rows), random)
     drawn, mean = _drawn(model, position, index, of_outcomes, interval)
     observed = model.data["y"][index]

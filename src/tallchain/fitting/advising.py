@@ -21,8 +21,9 @@ from tallchain.report import Advice, Facts, advice
 from tallchain.settings import Settings
 
 _NEARLY_ONE = 0.98  # |correlation| of two coefficients
-_BY_PRIOR = 0.5  # sd over that of the prior
+_BY_PRIOR, _PRIOR_ALONE = 0.5, 0.95  # sd over that of the prior
 _FEW_ACCEPTED = 0.02  # of candidates
+_LEAST_DRAWS = 4  # of each chain: there is no R-hat below
 _OFTEN = 0.1  # share of decisions that read all rows
 _POOR = re.compile(r"of '(?P<factor>.+?)': the expansion is poor for (?P<levels>.+?) \(share of")
 
@@ -44,17 +45,19 @@ def advice_of(
 
 
 def _of_draws(facts: Facts, ran: Ran, limits: Limits) -> Iterator[Advice]:
-    of = facts.convergence
+    of, is_known = facts.convergence, ran.trace.num_draws >= _LEAST_DRAWS
     if ran.trace.is_interrupted and "limit" not in ran.why:
         yield advice.interrupted(ran.trace.num_draws)
     elif not ran.is_enough and "limit" in ran.why:
         is_time = " s " in ran.why
         limit = f"{limits.max_seconds:,.4g} s" if is_time else f"{limits.max_draws:,}"
         yield advice.limit_reached("time" if is_time else "draws", limit)
-    if of.worst_r_hat > MOST_R_HAT:
+    if not is_known:
+        yield advice.too_few(ran.trace.num_draws)
+    elif of.worst_r_hat > MOST_R_HAT:
         names = [each.name for each in facts.parameters if not each.r_hat <= MOST_R_HAT]
         yield advice.r_hat(names, of.worst_r_hat)
-    if of.asked_ess and of.worst_ess < of.asked_ess:
+    if is_known and of.asked_ess and of.worst_ess < of.asked_ess:
         yield advice.low_ess(of.worst_ess_of, of.worst_ess, of.asked_ess)
     if of.acceptance < _FEW_ACCEPTED:
         per_draw = of.worst_ess / max(ran.trace.num_chains * ran.trace.num_draws, 1)
@@ -120,7 +123,11 @@ def _of_coefficients(model: Regression, trace: Trace) -> Iterator[Advice]:
         if len(pairs):
             yield advice.collinear([names[first + moving[j]] for j in np.unique(pairs)])
     prior = log_prior_of(model.posterior).prior.coefficients
-    if isinstance(model.family, Bernoulli | Binomial | Categorical) and isinstance(prior, Normal):
-        is_held = (sd > _BY_PRIOR * prior.sd) & (np.abs(draws.mean(0) - prior.mean) > prior.sd)
-        if is_held.any():
-            yield advice.separation([names[first + j] for j in np.flatnonzero(is_held)])
+    if not isinstance(prior, Normal):
+        return
+    is_apart = (sd > _BY_PRIOR * prior.sd) & (np.abs(draws.mean(0) - prior.mean) > prior.sd)
+    is_apart &= isinstance(model.family, Bernoulli | Binomial | Categorical)
+    is_alone = (sd > _PRIOR_ALONE * prior.sd) & ~is_apart
+    for found, advise in ((is_apart, advice.separation), (is_alone, advice.prior_alone)):
+        if found.any():
+            yield advise([names[first + j] for j in np.flatnonzero(found)])

@@ -19,7 +19,7 @@ from tallchain.models.families import (
     StudentT,
     Weibull,
 )
-from tallchain.models.layout import Term
+from tallchain.models.layout import Layout, Term
 from tallchain.models.priors import Flat, Horseshoe, Normal, log_prior_of
 from tallchain.models.priors import StudentT as StudentTPrior
 
@@ -48,25 +48,23 @@ def model_words(model: Regression, outcome: str) -> str:
     layout = model.layout
     count = layout.num_features - layout.has_intercept
     features = "no features" if not count else "one feature" if count == 1 else f"{count:,} features"
-    parts = [features, *(_term_words(term) for term in layout.terms)]
+    parts = [features, *(_term_words(layout, term) for term in layout.terms)]
     rows = f"{len(model.data['y']):,} rows"
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     said = f"A regression of {outcome or 'the outcome'} on {listed}, over {rows}: {family_words(model.family)}."
     return said + (" Rows are weighted." if "weight" in model.data else "")
 
 
-def _term_words(term: Term) -> str:
-    factor, slope = parts_of(term)
+def _term_words(layout: Layout, term: Term) -> str:
+    factor, slope = parts_of(layout, term)
     what = f"a slope of {slope}" if slope else "an effect"
     return f"{what} for each of {term.num_levels:,} levels of {factor}"
 
 
-def parts_of(term: Term) -> tuple[str, str]:
-    """Return the name of the factor, and of the feature if the term is a slope."""
-    if term.slope is None:
-        return term.name, ""
-    factor, _, slope = term.name.rpartition(":")
-    return factor, slope
+def parts_of(layout: Layout, term: Term) -> tuple[str, str]:
+    """Return the name of the factor, and of the feature if the term is a slope; either may have colons."""
+    factor = next(each.name for each in layout.terms if each.factor == term.factor and each.slope is None)
+    return factor, term.name.removeprefix(factor).removeprefix(":")
 
 
 _RIGHT: dict[type, str] = {
@@ -91,7 +89,7 @@ def equation(model: Regression, outcome: str) -> tuple[str, ...]:
     if len(linear) > _MOST_NAMED:
         linear = [*linear[: _MOST_NAMED - 1], "…", linear[-1]]
     for term in layout.terms:
-        factor, slope = parts_of(term)
+        factor, slope = parts_of(layout, term)
         linear.append(f"u[{factor}_i]" if not slope else f"w[{factor}_i]·{slope}_i")
     if "offset" in model.data:
         linear.append("offset_i")

@@ -11,24 +11,28 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from tallchain.checking.replicas import predictive_check
+from tallchain.checking.replicas import LEAST_DRAWS, predictive_check
 from tallchain.fitting.advising import advice_of
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
-from tallchain.fitting.running import Limits, dispersed, num_chains_for, run
+from tallchain.fitting.running import Limits, Ran, dispersed, num_chains_for, run
+from tallchain.interrupts import catch_interrupt
 from tallchain.keys import fold_in, make_key
 from tallchain.memory import release
 from tallchain.models import Posterior, Regression
+from tallchain.models.collinear import determined
 from tallchain.models.families import Family
 from tallchain.models.priors import Prior
 from tallchain.models.regression import with_rows
 from tallchain.parts import is_part
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
+from tallchain.report.facts import Facts
 from tallchain.settings import describe
 from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
-from tallchain.types import AcceptanceTest, Proposal, PyTree
+from tallchain.surrogates.no_reference import NoReferenceError
+from tallchain.types import AcceptanceTest, Array, Proposal, PyTree
 from tallchain.validation import brief, check_switch, is_positive, is_whole
 
 if TYPE_CHECKING:
@@ -94,7 +98,7 @@ def fit(
     reading = time.perf_counter() - began if isinstance(model, str) else 0.0
     given = given.shuffled()
     release()
-    prepared = model if isinstance(model, Prepared) else prepare(*given.rows, seed=seed, progress=progress)
+    prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
     key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
     chains = num_chains or num_chains_for(kernel)
     release()
@@ -112,10 +116,7 @@ def fit(
     call = _call(model, data, chosen | {"proposal": proposal})
     asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
     release()
-    facts = facts_of(given.model, prepared, ran.trace, asked)
-    predictive = _predictive(given.model, ran.trace, fold_in(key, 2)) if check else None
-    facts = dataclasses.replace(facts, predictive=predictive)
-    facts = dataclasses.replace(facts, advice=advice_of(facts, ran, limits, given.model, prepared))
+    facts = _described(given, prepared, ran, asked, limits, fold_in(key, 2) if check else None)
     release()
     return Fit(given.model, ran.trace, facts, given.spec, prepared)
 
@@ -190,13 +191,38 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, 
     built = build(formula, table, **options, missing=missing, progress=progress)
     outcome = built.spec.plan.outcome.text
     asked = Asked(formula=formula, outcome=outcome, checksum=table.checksum(), num_dropped=built.num_dropped)
-    return _Given(built.model, (built.model,), asked._replace(words=built.words), built.spec)
+    asked = asked._replace(words=built.words, dropped=built.missing)
+    return _Given(built.model, (built.model,), asked, built.spec)
 
 
-def _predictive(model: Regression | None, trace: Any, key: Any) -> Any:
-    if model is None:
-        return None
-    return predictive_check(model, trace, key)
+def _prepared(given: _Given, seed: int, *, progress: bool) -> Prepared:
+    """Prepare; where there is no mode, name the columns that are to blame, if they are."""
+    try:
+        return prepare(*given.rows, seed=seed, progress=progress)
+    except NoReferenceError as error:
+        model = given.model
+        if model is None:
+            raise
+        columns = determined(model.data["x"], model.names, has_intercept=model.layout.has_intercept)
+        if not columns:
+            raise
+        call = repr(given.asked.formula) if given.asked.formula else "model"
+        raise NoReferenceError(
+            f"`fit({call})`: these determine one another, or hardly vary, to the precision of float32: "
+            f"{', '.join(columns)}. Leave one of them out, or centre and scale columns that are far from 0."
+        ) from error
+
+
+def _described(given: _Given, prepared: Prepared, ran: Ran, asked: Asked, limits: Limits, key: Array | None) -> Facts:
+    """Gather the facts; a Ctrl-C leaves out the check, for which there is a key if it is wanted."""
+    trace = ran.trace
+    with catch_interrupt() as interrupt:
+        facts, predictive = facts_of(given.model, prepared, trace, asked), None
+        has_draws = trace.num_chains * trace.num_draws >= LEAST_DRAWS
+        if key is not None and given.model is not None and has_draws and not interrupt.is_set():
+            predictive = predictive_check(given.model, trace, key)
+        facts = dataclasses.replace(facts, predictive=predictive)
+        return dataclasses.replace(facts, advice=advice_of(facts, ran, limits, given.model, prepared))
 
 
 def _limits(num_draws: Any, max_draws: Any, max_seconds: Any) -> Limits:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,8 @@ class Asked(NamedTuple):
     call: str | None = None
     checksum: str | None = None
     num_dropped: int = 0
+    dropped: Mapping[str, int] = MappingProxyType({})
+    """Missing values by column."""
     words: tuple[str, ...] = ()
     """What the formula does not say itself."""
     reading_seconds: float = 0.0
@@ -68,8 +72,10 @@ def facts_of(
         trust=trust(trace),
         reading=_reading(trace),
         formula=asked.formula,
+        coding=asked.words,
         outcome=asked.outcome,
         num_dropped=asked.num_dropped,
+        dropped=dict(asked.dropped),
         stages=_stages(prepared, trace, asked),
         advice=advice,
         findings=tuple(str(prepared).splitlines()),

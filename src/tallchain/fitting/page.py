@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from tallchain.checking.trace import Trace
+from tallchain.fitting.variables import coefficients_of, variables_of
 from tallchain.models import Regression
-from tallchain.report import Facts, ParameterFact, draw, page
+from tallchain.models.layout import COEFFICIENTS
+from tallchain.names import coordinates
+from tallchain.report import Facts, draw, page
 
 _PANELS = 6
 
@@ -14,16 +19,25 @@ _PANELS = 6
 def page_of(model: Regression | None, trace: Trace, facts: Facts) -> str:
     """Return the page; without rows, as a fit that was loaded is, effects stand alone."""
     has_rows = model is not None and len(model.data["x"]) > 1
-    worst = _worst(facts) if model is not None and model.names is not None else None
-    return page(facts, draw(trace, model if has_rows else None, facts.predictive, worst=worst))
+    shown = trace if model is None else _named(model, trace)
+    return page(facts, draw(shown, model if has_rows else None, facts.predictive, worst=_worst(model, shown, facts)))
 
 
-def _worst(facts: Facts) -> list[str]:
+def _named(model: Regression, trace: Trace) -> Trace:
+    """Return draws whose coefficients have names where there are several predictors too."""
+    if model.layout.num_linear == 1:
+        return trace
+    flat = coefficients_of(model, trace)
+    position = trace.variables() | {COEFFICIENTS: flat.flat}
+    return dataclasses.replace(trace, position=position, names=trace.names | {COEFFICIENTS: flat.labels})
+
+
+def _worst(model: Regression | None, trace: Trace, facts: Facts) -> list[str]:
     """Return the coordinates of the largest R-hat, by their names in the trace: of logs, which have the same ranks."""
+    names = [
+        name
+        for each in variables_of(model, trace)
+        for name in coordinates(each.leaf, each.draws.shape[2:], trace.names)
+    ]
     r_hat = np.nan_to_num([each.r_hat for each in facts.parameters], nan=np.inf)
-    return [_in_trace(facts.parameters[at]) for at in np.argsort(-r_hat, kind="stable")[:_PANELS]]
-
-
-def _in_trace(of: ParameterFact) -> str:
-    is_log = of.kind in ("group sd", "prior scale") or (of.kind == "shared" and not of.name.startswith("cutpoint"))
-    return f"log_{of.name}" if is_log else of.name
+    return [names[at] for at in np.argsort(-r_hat, kind="stable")[:_PANELS]]

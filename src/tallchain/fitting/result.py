@@ -129,8 +129,8 @@ class Fit:
     def named_trace(self) -> Trace:
         """The trace with the variables of `draws`, for `tallchain.plots`."""
         found = variables_of(self.model, self.trace)
-        names = {each.name: each.levels or each.labels for each in found if each.draws.ndim == 3}
-        return dataclasses.replace(self.trace, position={each.name: each.draws for each in found}, names=names)
+        names = {each.name: each.levels or each.labels for each in found if each.flat.ndim == 3}
+        return dataclasses.replace(self.trace, position={each.name: each.flat for each in found}, names=names)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write one self-contained page of HTML that says all of it."""

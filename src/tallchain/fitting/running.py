@@ -2,7 +2,7 @@
 
 Chains begin farther out than draws of the posterior are: a chain that is stuck shows only if the chains began apart.
 In d dimensions draws of a normal distribution are about sqrt(d) standard deviations from its mean; the starts are three
-farther, at most twice as far.
+farther, at most twice as far; nearer again where that is outside of the support.
 
 After each round the effective draws of the worst parameter are counted, in bulk and in the tails, and the next round
 has as many draws as are missing, with some to spare. If the chains disagree, the first half of all draws may be to
@@ -27,6 +27,7 @@ from tallchain.checking.convergence import MOST_R_HAT, convergence_of
 from tallchain.checking.faults import SamplingError
 from tallchain.checking.joining import joined, last_positions, without_first
 from tallchain.checking.trace import Trace
+from tallchain.checks import are_possible
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in
@@ -39,7 +40,7 @@ from tallchain.types import Array, PyTree, Verdict
 
 CHAINS, COSTLY_CHAINS = 64, 16
 _ROUND, _COSTLY_WARMUP, _WARMUP = 250, 25, 100  # draws of each chain
-_FARTHER, _MOST_FARTHER = 3.0, 2.0
+_FARTHER, _MOST_FARTHER, _HALVINGS = 3.0, 2.0, 20
 _TO_SPARE, _AGAIN, _MOST_GROWTH = 1.25, 2.0, 4.0
 _SCAN_KEY = 2**31  # not the number of a round
 
@@ -83,7 +84,22 @@ def dispersed(prepared: Prepared, key: Array, num_chains: int) -> PyTree:
         start, middle = np.asarray(start), np.asarray(middle)
         return (middle + factor * (start - middle)).astype(start.dtype)
 
-    return jax.tree.map(away, starts, centre)
+    return _within(prepared, jax.tree.map(away, starts, centre), centre)
+
+
+def _within(prepared: Prepared, starts: PyTree, centre: PyTree) -> PyTree:
+    """Halve the distance of starts that are impossible, until they are not."""
+    for _ in range(_HALVINGS):
+        is_possible = are_possible(prepared.posterior, prepared.source, starts)
+        if is_possible.all():
+            break
+
+        def nearer(start: np.ndarray, middle: Any, keep: np.ndarray = is_possible) -> np.ndarray:
+            keep = keep.reshape(-1, *(1,) * (start.ndim - 1))
+            return np.where(keep, start, np.asarray(middle) + (start - np.asarray(middle)) / 2).astype(start.dtype)
+
+        starts = jax.tree.map(nearer, starts, centre)
+    return starts
 
 
 def run(
@@ -202,7 +218,7 @@ def _why_to_stop(trace: Trace, limits: Limits, watch: _Watch) -> str:
     if (trace.num_draws + 1) * trace.num_chains > limits.max_draws:
         return f"the limit of {limits.max_draws:,} draws was reached"
     if watch.is_over:
-        return f"the limit of {limits.max_seconds:,.0f} s was reached"
+        return f"the limit of {limits.max_seconds:,.4g} s was reached"
     return ""
 
 

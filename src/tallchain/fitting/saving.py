@@ -1,6 +1,6 @@
 """A fit as a folder of plain files: JSON, netCDF, CSV and HTML. Nothing in them is run when they are read.
 
-Files are written under other names first, so that no reader sees half of one.
+Files are written elsewhere first, so that no reader sees half of one, and a full disk leaves a fit that was there.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tallchain.checking.trace import Tally, Trace
-from tallchain.fitting.trees import datatree, safe
+from tallchain.fitting.trees import datatree, file_names
 from tallchain.models import Regression
 from tallchain.models.design import Design
 from tallchain.models.families.by_name import from_json, to_json
@@ -52,15 +52,38 @@ class Saved(NamedTuple):
 
 
 def save(fit: Saved, folder: Path) -> Path:
-    """Write all files; the facts last, without which there is no fit."""
+    """Write all files, and put them in place once all are complete."""
+    with new_folders(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".") as elsewhere:
+        _write(fit, Path(elsewhere))
+        _move(Path(elsewhere), folder)
+    return folder
+
+
+@contextlib.contextmanager
+def new_folders(folder: Path) -> Generator[list[Path]]:
+    """Make a folder, and yield those that were made, the innermost first; they go if what follows fails."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield made
+    except BaseException:
+        remove(made)
+        raise
+
+
+def remove(folders: list[Path]) -> None:
+    """Remove folders that are empty, the innermost first."""
+    with contextlib.suppress(OSError):
+        for each in folders:
+            each.rmdir()
+
+
+def _write(fit: Saved, folder: Path) -> None:
     from tallchain.fitting.table import SummaryTable
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        (folder / FACTS).unlink()
     tree, table = datatree(fit.model, fit.trace, fit.facts), SummaryTable.of(fit.facts, fit.facts.parameters)
-    written(folder / DRAWS, lambda path: tree.to_netcdf(path, engine="h5netcdf"))
-    written(folder / SUMMARY, lambda path: table.to_csv(path, index_label="parameter"))
+    tree.to_netcdf(folder / DRAWS, engine="h5netcdf")
+    table.to_csv(folder / SUMMARY, index_label="parameter")
     write_report(fit, folder / REPORT)
     found = {
         "format": FORMAT,
@@ -70,8 +93,14 @@ def save(fit: Saved, folder: Path) -> Path:
         "trace": _trace_to_json(fit.trace),
     }
     text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
-    written(folder / FACTS, lambda path: path.write_text(text + "\n", encoding="utf-8"))
-    return folder
+    (folder / FACTS).write_text(text + "\n", encoding="utf-8")
+
+
+def _move(source: Path, folder: Path) -> None:
+    """Replace the files of a fit; the facts go first and come last: without them there is no fit."""
+    (folder / FACTS).unlink(missing_ok=True)
+    for name in (DRAWS, SUMMARY, REPORT, FACTS):
+        os.replace(source / name, folder / name)
 
 
 def write_report(fit: Saved, path: Path) -> Path:
@@ -127,6 +156,7 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
     settings = None if trace.settings is None else vars(trace.settings)
     return {
         "num_rows": trace.num_rows,
+        "variables": list(trace.variables()),
         "warmup": vars(trace.warmup),
         "settings": settings,
         "notes": list(trace.notes),
@@ -210,7 +240,11 @@ def _trace_from_file(path: Path, model: Regression | None, found: dict[str, Any]
             stats = {str(name): np.asarray(of) for name, of in tree["sample_stats"].data_vars.items()}
     except (OSError, KeyError, ValueError, RuntimeError) as error:
         raise SavedFitError(f"{path} is missing, was cut short, or holds no draws: {error}.") from error
-    position: Any = posterior if model is None else _position(model, posterior)
+    if model is None:
+        names = file_names((), found["variables"], stats)
+        position: Any = {name: posterior[names[name]] for name in found["variables"]}
+    else:
+        position = _position(model, posterior, stats)
     seconds, compiling, scanning = found["seconds"]
     return Trace(
         position,
@@ -232,12 +266,13 @@ def _trace_from_file(path: Path, model: Regression | None, found: dict[str, Any]
     )
 
 
-def _position(model: Regression, posterior: dict[str, np.ndarray]) -> Any:
+def _position(model: Regression, posterior: dict[str, np.ndarray], stats: Iterable[str]) -> Any:
     """Return the draws of the position; refuse those that do not fit the model."""
     layout = model.layout
     shapes = {COEFFICIENTS: layout.shapes()} if layout.is_vector else layout.shapes()
-    wrong = [name for name, shape in shapes.items() if np.shape(posterior.get(safe(name), 0.0))[2:] != shape]
+    names = file_names(model.levels, shapes, stats)
+    wrong = [name for name, shape in shapes.items() if np.shape(posterior.get(names[name], 0.0))[2:] != shape]
     if wrong:
         raise SavedFitError(f"The draws of {', '.join(wrong)} in {DRAWS} do not fit the model in {FACTS}.")
-    named = {name: posterior[safe(name)] for name in shapes}
+    named = {name: posterior[names[name]] for name in shapes}
     return named[COEFFICIENTS] if layout.is_vector else named

@@ -53,6 +53,7 @@ def _text(facts: Facts, parameters: Sequence[ParameterFact]) -> str:
         f"{facts.family}; {facts.num_rows:,} rows"
         + (f" ({facts.num_dropped:,} dropped for missing values)" if facts.num_dropped else "")
         + f"; {of.num_chains} chains x {of.num_draws:,} draws",
+        *facts.coding,
         "",
         *_table(parameters),
         "",

@@ -20,6 +20,8 @@ class Variable(NamedTuple):
     """An array of draws."""
 
     name: str
+    leaf: str
+    """Its name in the position, where it may be a log."""
     draws: np.ndarray
     """(chain, draw, ...)."""
     labels: tuple[str, ...]
@@ -28,6 +30,11 @@ class Variable(NamedTuple):
     term: str = ""
     levels: tuple[str, ...] = ()
     """Of the groups, for effects."""
+
+    @property
+    def flat(self) -> np.ndarray:
+        """(chain, draw), or (chain, draw, label)."""
+        return self.draws if self.draws.ndim == 2 else self.draws.reshape(*self.draws.shape[:2], -1)
 
     def parameters(self) -> list[ParameterFact]:
         """Summarise every entry."""
@@ -39,19 +46,23 @@ class Variable(NamedTuple):
 def variables_of(model: Regression | None, trace: Trace) -> list[Variable]:
     """Return the draws by name: of a regression its coefficients first, and group effects last."""
     if model is None:
-        return [Variable(name, draws, _labels(trace, name, draws)) for name, draws in trace.variables().items()]
+        return [Variable(name, name, draws, _labels(trace, name, draws)) for name, draws in trace.variables().items()]
     draws = trace.variables()
     layout = model.layout
-    if layout.is_vector:
-        (leaf,) = draws.values()
-        return [Variable(COEFFICIENTS, leaf, _coefficient_names(model))]
-    found = [Variable(COEFFICIENTS, draws[COEFFICIENTS], _coefficient_names(model))]
+    found = [coefficients_of(model, trace)]
     found += [_shared(name, draws[name]) for name in layout.shared]
     for term in layout.terms:
         name = f"sd({term.name})"
-        found.append(Variable(name, np.exp(draws[term.log_sd]), (name,), "group sd", term.name))
+        found.append(Variable(name, term.log_sd, np.exp(draws[term.log_sd]), (name,), "group sd", term.name))
     found += [_hyper(name, draws[name]) for name in layout.hyper]
     return found + [_effects(model, term, draws[term.name]) for term in layout.terms]
+
+
+def coefficients_of(model: Regression, trace: Trace) -> Variable:
+    """Return the draws of the coefficients, which may be all there is."""
+    draws = trace.variables()
+    leaf = next(iter(draws)) if model.layout.is_vector else COEFFICIENTS
+    return Variable(COEFFICIENTS, leaf, draws[leaf], _coefficient_names(model))
 
 
 def coefficient_names(model: Regression) -> tuple[str, ...]:
@@ -73,21 +84,20 @@ def _shared(name: str, draws: np.ndarray) -> Variable:
     """Scales and shapes instead of their logs."""
     if name.startswith(_LOG):
         plain = name.removeprefix(_LOG)
-        return Variable(plain, np.exp(draws), (plain,), "shared")
-    return Variable(name, draws, (name,), "shared")
+        return Variable(plain, name, np.exp(draws), (plain,), "shared")
+    return Variable(name, name, draws, (name,), "shared")
 
 
 def _hyper(name: str, draws: np.ndarray) -> Variable:
     plain = name.removeprefix(_LOG)
     labels = coordinates(plain, draws.shape[2:], {})
-    return Variable(plain, np.exp(draws), tuple(labels), "prior scale")
+    return Variable(plain, name, np.exp(draws), tuple(labels), "prior scale")
 
 
 def _effects(model: Regression, term: Term, draws: np.ndarray) -> Variable:
     levels = tuple(map(str, list(model.levels.values())[term.factor].tolist()))
-    return Variable(
-        term.name, draws, tuple(f"{term.name}[{level}]" for level in levels), "group effect", term.name, levels
-    )
+    labels = tuple(f"{term.name}[{level}]" for level in levels)
+    return Variable(term.name, term.name, draws, labels, "group effect", term.name, levels)
 
 
 def _labels(trace: Trace, name: str, draws: np.ndarray) -> tuple[str, ...]:

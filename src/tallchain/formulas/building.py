@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +39,8 @@ class Built:
     """Rows of the table."""
     num_dropped: int
     """Rows left out, since values were missing."""
+    missing: dict[str, int]
+    """Values that were missing, by column."""
     words: tuple[str, ...]
     """What was made of the formula, a sentence for each thing that it does not say itself."""
 
@@ -89,7 +92,7 @@ def build(
     coded = _coded(plan, learned, arrays.pop("slopes", None))
     model = _model(plan, given, arrays, arrangement.names, coded, prior, spec)
     dropped = learned.num_rows - learned.num_kept
-    return Built(model, spec, learned.num_rows, dropped, _words(plan, spec, dropped))
+    return Built(model, spec, learned.num_rows, dropped, learned.missing, _words(plan, spec, dropped))
 
 
 def _coded(plan: Plan, learned: Learned, slopes: np.ndarray | None) -> Coded:
@@ -100,8 +103,13 @@ def _coded(plan: Plan, learned: Learned, slopes: np.ndarray | None) -> Coded:
     place = 0
     for at, group in enumerate(plan.groups):
         assert codes is not None
-        levels[group.name], codes[:, at] = combined(group, learned.labels, learned.codes)
-        count = len(levels[group.name])
+        found, codes[:, at] = combined(group, learned.labels, learned.codes)
+        levels[group.name], count = found, len(found)
+        if len(set(found.tolist())) < count:
+            raise FormulaError(
+                f"{plan.call}: labels of `{group.name}` have colons of their own, so that two pairs would both be "
+                f"called {_repeated(found)!r}; rename them."
+            )
         terms.append(Term(group.name, at, None, count))
         for slope in group.slopes:
             terms.append(Term(f"{group.name}:{slope.name}", at, place, count))
@@ -110,6 +118,12 @@ def _coded(plan: Plan, learned: Learned, slopes: np.ndarray | None) -> Coded:
                 raise FormulaError(f"{plan.call}: the slope of `{slope.name}` is of a feature that is 0 in every row.")
             place += 1
     return Coded(codes, slopes, tuple(terms), levels)
+
+
+def _repeated(labels: np.ndarray) -> str:
+    """Return a label that is there twice."""
+    held = sorted(labels.tolist())
+    return next(a for a, b in itertools.pairwise(held) if a == b)
 
 
 def _model(

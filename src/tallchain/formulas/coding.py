@@ -85,7 +85,7 @@ def too_many(call: str, column: str) -> FormulaError:
     """Return the error for a factor that should be groups, or numbers."""
     return FormulaError(
         f"{call}: column {column!r} has more than {MOST_LEVELS:,} levels, each with a coefficient of its own; write "
-        f"`(1 | {column})` for groups."
+        f"`(1 | {column})` for groups; if it should hold numbers, make them of the text before."
     )
 
 

@@ -35,6 +35,8 @@ class Learned:
     states: States
     fields: dict[str, tuple[str, ...]]
     """Names of the columns of each expression, by its text."""
+    missing: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Values that are missing, by column."""
 
     @property
     def num_kept(self) -> int:
@@ -47,6 +49,7 @@ class _Pass(NamedTuple):
     lacks: list[np.ndarray]
     """Rows of each block that lack a value."""
     num_rows: int
+    missing: dict[str, int]
 
 
 def learn(plan: Plan, table: Table, report: Report | None = None, *, drop: bool = False) -> Learned:
@@ -65,7 +68,7 @@ def learn(plan: Plan, table: Table, report: Report | None = None, *, drop: bool 
         except ValueError as error:
             raise FormulaError(f"{plan.call}: column {name!r}: {error}.") from None
     states, fields = _learn_states(plan, table, keep)
-    return Learned(labels, codes, keep, first.num_rows, states, fields)
+    return Learned(labels, codes, keep, first.num_rows, states, fields, first.missing)
 
 
 def _first_pass(plan: Plan, table: Table, report: Report | None, *, drop: bool) -> _Pass:
@@ -73,20 +76,21 @@ def _first_pass(plan: Plan, table: Table, report: Report | None, *, drop: bool) 
     numbers = [name for name in plan.numbers if drop]
     names = list(dict.fromkeys([*plan.labels, *numbers]))
     if not names and table.num_rows is not None:
-        return _Pass(coders, [], table.num_rows)
+        return _Pass(coders, [], table.num_rows, {})
     of_groups = {name for group in plan.groups for name in group.columns}
-    lacks, count = [], 0
+    lacks, missing, count = [], dict.fromkeys(names, 0), 0
     for block in table.blocks(names, report):
         lacks_some = np.zeros(len(block), bool)
+        found = {name: coder.add(block[name]) for name, coder in coders.items()}
         for name, coder in coders.items():
-            lacks_some |= coder.add(block[name])
             if coder.count > MOST_LEVELS and name not in of_groups:
                 raise too_many(plan.call, name)
-        for is_missing in missing_numbers(block, numbers).values():
+        for name, is_missing in (found | dict(missing_numbers(block, numbers))).items():
             lacks_some |= is_missing
+            missing[name] += int(np.count_nonzero(is_missing))
         count += len(block)
         lacks.append(lacks_some)
-    return _Pass(coders, lacks, count)
+    return _Pass(coders, lacks, count, {name: number for name, number in missing.items() if number})
 
 
 def _learn_states(plan: Plan, table: Table, keep: np.ndarray | None) -> tuple[States, dict[str, tuple[str, ...]]]:

@@ -42,7 +42,7 @@ def missing_numbers(block: pd.DataFrame, names: Iterable[str]) -> Mapping[str, n
     return found
 
 
-def refuse(call: str, table: Table, names: Iterable[str]) -> None:
+def refuse(call: str, table: Table, names: Iterable[str], how: str = ' with `missing="drop"`') -> None:
     """Count what is missing in all of these columns, in one pass, and refuse it if there is any."""
     names, missing, start = list(names), Missing(), 0
     for block in table.blocks(names):
@@ -54,5 +54,5 @@ def refuse(call: str, table: Table, names: Iterable[str]) -> None:
     said = ", ".join(f"{name!r} {count:,} (the first in row {row:,})" for name, (count, row) in missing.found.items())
     raise FormulaError(
         f"{call}: of {start:,} rows, some have missing values in {len(missing.found)} of the {len(names)} columns that "
-        f'it uses: {said}. Fill them in, or leave such rows out with `missing="drop"`.'
+        f"it uses: {said}. Fill them in, or leave such rows out{how}."
     )

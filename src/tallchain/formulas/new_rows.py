@@ -39,7 +39,7 @@ class NewRows:
         blocks, start = [], 0
         for block in table.blocks(names):
             if missing_numbers(block, names):
-                refuse(self.plan.call, table, names)
+                refuse(self.plan.call, table, names, how="")
             blocks.append(self._block(block, start, kinds, size))
             start += len(block)
         found: dict[str, Any] = {name: np.concatenate([each[name] for each in blocks]) for name in blocks[0]}

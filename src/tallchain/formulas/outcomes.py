@@ -116,7 +116,9 @@ def levels_of(call: str, outcome: Outcome, labels: Labels) -> Labels:
         )
     if outcome.takes != "labels" and not 2 <= len(found.values) <= 1000:
         count = len(found.values)
-        raise FormulaError(f"{call}: the outcome `{outcome.text}` has {count:,} levels, and needs 2 to 1000.")
+        raise FormulaError(
+            f"{call}: the outcome `{outcome.text}` has {count:,} level{'' if count == 1 else 's'}, and needs 2 to 1000."
+        )
     return found
 
 

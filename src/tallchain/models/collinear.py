@@ -27,6 +27,11 @@ def check_columns(call: str, x: np.ndarray, names: tuple[str, ...] | None, *, ha
     )
 
 
+def determined(x: np.ndarray, names: tuple[str, ...] | None, *, has_intercept: bool) -> list[str]:
+    """Name columns that determine one another, if there are any."""
+    return [_name(at, names, has_intercept) for at in _dependent(x) or ()]
+
+
 def check_separation(
     call: str,
     x: np.ndarray,

@@ -34,6 +34,17 @@ def r_hat(names: Sequence[str], worst: float) -> Advice:
     )
 
 
+def too_few(draws: int) -> Advice:
+    """Chains too short to be compared."""
+    return Advice(
+        "too-few-draws",
+        f"Each chain has {_count(draws, 'draw')}, too few for R-hat and effective draws: nothing is known of how far "
+        "they are to be trusted.",
+        "Do not use these numbers. Raise the limit of draws or of time, or let the run go on.",
+        is_grave=True,
+    )
+
+
 def saturated(share: float, rows: float) -> Advice:
     """Decisions that need nearly all rows."""
     return Advice(
@@ -103,6 +114,16 @@ def separation(names: Sequence[str]) -> Advice:
         f"{_few(names)} divides the outcomes without an overlap: the likelihood alone has no maximum there, and the "
         "prior decides how large the coefficient is.",
         "State the prior that you believe in, and report it; or merge levels that have one outcome only.",
+    )
+
+
+def prior_alone(names: Sequence[str]) -> Advice:
+    """Columns of which the data say nothing."""
+    return Advice(
+        "prior-alone",
+        f"The data say next to nothing about {_few(names)}: the posterior is about as wide as the prior.",
+        "Look at these columns: a number that is 0 in nearly all rows, or tiny in its unit, leaves its coefficient to "
+        "the prior. Rescale a column that is tiny, or leave it out.",
     )
 
 

@@ -128,6 +128,8 @@ class Facts:
     trust: Trust
     reading: Reading
     formula: str | None = None
+    coding: tuple[str, ...] = ()
+    """What the formula does not say itself, such as which label counts as 1: a sentence for each thing."""
     outcome: str = ""
     """Name of what is explained."""
     priors: tuple[str, ...] = ()
@@ -182,6 +184,8 @@ class Facts:
         }
         given |= {name: _record(record, found[name]) for name, record in records.items()}
         given |= {name: tuple(_record(record, each) for each in found[name]) for name, record in lists.items()}
+        if found["convergence"]["worst_r_hat"] is None:  # of a parameter that never moved: not a number that is small
+            given["convergence"] = dataclasses.replace(given["convergence"], worst_r_hat=math.inf)
         given["predictive"] = found["predictive"] and PredictiveCheck.from_json(found["predictive"])
         return cls(**given)
 

@@ -50,7 +50,8 @@ def _fitted(facts: Facts) -> str:
         rows += f" ({facts.num_dropped:,} more were left out, for missing values{by and f': {by}'})"
     pairs = [("rows", rows), ("family", facts.family)]
     pairs += [("" if at else "prior", line) for at, line in enumerate(facts.priors)]
-    return tag("header", f"<h1>{text(facts.title)}</h1>{formula}{paragraph(facts.words)}{equation}{definitions(pairs)}")
+    words = paragraph(" ".join([facts.words, *facts.coding]))
+    return tag("header", f"<h1>{text(facts.title)}</h1>{formula}{words}{equation}{definitions(pairs)}")
 
 
 def _trust(facts: Facts) -> str:
