@@ -73,6 +73,7 @@ class SGFS(Steps):
     they are biased. For small eps this is SGLD preconditioned by B^-1.
 
     I1 is the average from the start: start near the mode. The matrix of the first updates is of few rows; discard them.
+    Scores must tell all coordinates apart, or I1 is singular: a run refuses coordinates that enter only as a sum.
 
     `proposals.Langevin.preconditioned` takes steps with a fixed matrix, which a test corrects.
 
