@@ -133,6 +133,24 @@ class TestReproduce:
         assert "--output" in text(result.output)
         assert not calls
 
+    @pytest.mark.parametrize("command", ["correction", "worst-case", "gradients"])
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (("--output", "new"), "Put it after the command: `tallchain reproduce {} --output ...`"),
+            (("--seed", 0), "Put it after the command: `tallchain reproduce {} --seed ...`"),
+            (("--no-progress",), "Put it after the command: `tallchain reproduce {} --no-progress ...`"),
+            (("--seed", 1, "--paper"), "`tallchain reproduce {}` has the paper's sizes unless --quick is given"),
+        ],
+    )
+    def test_refuses_options_before_the_command_of_one_experiment(self, options, words, command, calls, monkeypatch):
+        for module in (correction, worst_case, gradients):
+            monkeypatch.setattr(module, "run", lambda *_, **__: pytest.fail("an experiment ran"))
+        result = call("reproduce", *options, command)
+        assert result.exit_code == 2
+        assert words.format(command) in text(result.output)
+        assert next(each for each in reversed(options) if str(each).startswith("--")) in text(result.output)
+
 
 class TestReproduceWorstCase:
     @pytest.fixture

@@ -31,7 +31,7 @@ from tallchain import (
 from tallchain.abilities import Tuning
 from tallchain.mixing import Moves
 from tallchain.proposals import PCN, Fixed, Hamiltonian, Langevin, Laplace
-from tallchain.tuning import Tuner, acceptance_curve, best_acceptance
+from tallchain.tuning import Points, Tuner, acceptance_curve, best_acceptance
 
 WALK, LANGEVIN, HAMILTONIAN, FIXED_LENGTH = Tuning(1, 2), Tuning(3, 2), Tuning(2, 2), Tuning(2, 1)
 
@@ -148,6 +148,15 @@ def test_trajectories_do_not_turn_back() -> None:
     assert any("the longest there is" in note for note in trace.notes)
     assert float(trace.kernel.proposal.scale) <= np.pi / 6 + 1e-6
     assert float(trace.kernel.proposal.scale) > 0.1
+
+
+@pytest.mark.parametrize(("shorter", "is_longest"), [(-6.6, True), (-6.25, False), (-5.9, False)])
+def test_one_round_in_which_a_chain_sticks_does_not_shorten_the_longest_steps(shorter: float, is_longest: bool) -> None:
+    """That round is bad, and its error large; the middle one of all rounds at a scale counts."""
+    gains, errors = np.array([-6.1, shorter, -6.3, -8.2, -6.2]), np.array([0.1, 0.1, 0.1, 1.3, 2.7])
+    tuner = Tuner(Metropolis(), Tuning(order=1, speed=2, most=1.0), 800)
+    found = tuner._if_it_pays(Points(np.array([0.0, -0.3, 0.0, 0.0, -0.01]), gains, errors), 0.0)
+    assert found == (0.0 if is_longest else -0.3)
 
 
 NORMAL = Posterior(lambda t: jnp.zeros(()), lambda t, x: -0.5 * jnp.sum((x - t) ** 2))

@@ -45,6 +45,7 @@ def reproduce_all(
     run resumes where it stopped. With a COMMAND, only one experiment.
     """
     if context.invoked_subcommand is not None:
+        _refuse_options(context, context.invoked_subcommand)
         return
     require("arviz_stats", "blackjax", "matplotlib", "rich")
     check_writable(output / "report.html", "--output")
@@ -59,6 +60,25 @@ def reproduce_all(
     for table in report.main_tables(results):
         _console().print(table.to_rich())
     print(f"report               {page}, {text}")
+
+
+def _refuse_options(context: typer.Context, command: str) -> None:
+    """Refuse options in front of the command of one experiment, which would not see them."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if "paper" in given:
+        raise typer.BadParameter(
+            f"is for all experiments together. `tallchain reproduce {command}` has the paper's sizes unless --quick is "
+            "given.",
+            param_hint="--paper",
+        )
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise typer.BadParameter(
+            f"stands before `{command}`, where it is for all experiments together. Put it after the command: "
+            f"`tallchain reproduce {command} {option} ...`, if `tallchain reproduce {command} --help` has it.",
+            param_hint=option,
+        )
 
 
 def reproduce_correction(

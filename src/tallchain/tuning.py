@@ -107,6 +107,10 @@ class Points(NamedTuple):
         noise = 2 * math.hypot(self.error[one], self.error[other])
         return bool(self.gain[one] - self.gain[other] > max(_CLEARLY, noise))
 
+    def middle_gain(self, at: float) -> float:
+        """The median of the rounds at about a scale: a chain that sticks spoils single ones, and their errors."""
+        return float(np.median(self.gain[np.abs(self.at - at) < 0.25 * _STEP]))
+
     def top(self) -> float:
         """The best scale by a parabola through the points near the best one; that point itself if they lie on none."""
         middle = float(self.at[self.best])
@@ -216,9 +220,9 @@ class Tuner:
         shorter = np.flatnonzero(gaps > 0.25 * _STEP)
         if not len(shorter):
             return by_theory
-        next_one = int(shorter[np.argmin(gaps[shorter])])
-        is_better = points.is_clearly_better(points.nearest(by_theory), next_one)
-        return by_theory if is_better else float(points.at[next_one])
+        next_one = float(points.at[shorter[np.argmin(gaps[shorter])]])
+        is_better = points.middle_gain(by_theory) - points.middle_gain(next_one) > _CLEARLY
+        return by_theory if is_better else next_one
 
     def _before_turning(self, by_theory: float) -> float:
         """At most the scale at which trajectories make a quarter turn.

@@ -10,7 +10,6 @@ import numpy as np
 from jax import random as jr
 
 import tallchain as tc
-from studies.targets import exact_starts
 from tallchain.abilities import ReadingProposal
 from tallchain.plots.style import BLUE, GREEN, ORANGE, VERMILION, panels, shared_legend
 from tallchain.proposals import PCN, Hamiltonian, Langevin, Laplace, RandomWalk
@@ -33,7 +32,8 @@ class Place(NamedTuple):
 
     kernel_of: Callable[[Any], tc.MetropolisHastings]
     laplace: Laplace
-    starts: Callable[[int], Any]
+    starts: Callable[[int, int], Any]
+    """Of so many chains, by seed."""
 
 
 def mixture(share: float) -> Place:
@@ -44,7 +44,7 @@ def mixture(share: float) -> Place:
     return Place(
         lambda proposal: tc.MetropolisHastings(model.posterior, source, proposal=proposal),
         Laplace(np.asarray(grid.mean, np.float32), grid.covariance),
-        lambda chains: exact_starts(grid, chains),
+        lambda chains, seed: grid.draw(np.random.default_rng(seed), chains),
     )
 
 
@@ -65,7 +65,7 @@ def tempered(share: float) -> Place:
     return Place(
         lambda proposal: tc.MetropolisHastings(model.posterior, source, proposal=proposal),
         reference.laplace,
-        lambda chains: reference.laplace.draw_many(jr.key(SEED), chains),
+        lambda chains, seed: reference.laplace.draw_many(jr.key(seed), chains),
     )
 
 
@@ -79,7 +79,7 @@ def expanded(share: float) -> Place:
             model.posterior, source, proposal=proposal, acceptance=tc.Penalty(), surrogate=surrogate
         ),
         reference.laplace,
-        lambda chains: reference.laplace.draw_many(jr.key(SEED), chains),
+        lambda chains, seed: reference.laplace.draw_many(jr.key(seed), chains),
     )
 
 
@@ -98,7 +98,7 @@ def normal(share: float) -> Place:
             model.posterior, source, proposal=proposal, acceptance=tc.Penalty(), surrogate=surrogate
         ),
         reference.laplace,
-        lambda chains: reference.laplace.draw_many(jr.key(SEED), chains),
+        lambda chains, seed: reference.laplace.draw_many(jr.key(seed), chains),
     )
 
 
@@ -121,30 +121,47 @@ def proposals(laplace: Laplace) -> dict[str, tuple[Any, str]]:
     }
 
 
-def measured(name: str, share: float, chains: int, draws: int, factors: tuple[float, ...]) -> dict[str, Any]:
+def measured(
+    name: str, share: float, chains: int, draws: int, seeds: int, factors: tuple[float, ...]
+) -> dict[str, Any]:
     """Every proposal on one target."""
     place = TARGETS[name](share)
     found: dict[str, Any] = {}
     for proposal_name, (proposal, _) in proposals(place.laplace).items():
-        grid = []
-        for factor in factors:
-            # PCN cannot be longer than an independent draw.
-            kernel = place.kernel_of(proposal.stretched(factor))
-            grid.append({"factor": factor} | cost(run(kernel, place, chains, draws)))
+        # PCN cannot be longer than an independent draw.
+        kernels = [place.kernel_of(proposal.stretched(factor)) for factor in factors]
+        grid = [
+            {"factor": factor} | middle([cost(run(kernel, place, chains, draws, seed)) for seed in range(seeds)])
+            for factor, kernel in zip(factors, kernels, strict=True)
+        ]
         kernel = place.kernel_of(proposal)
-        trace = run(kernel, place, chains, draws, adapt=True)
-        adapted = cost(trace) | {"aim": best_acceptance(kernel.acceptance, proposal.tuning)}
+        adapted = middle([cost(run(kernel, place, chains, draws, seed, adapt=True)) for seed in range(seeds)])
+        adapted["aim"] = best_acceptance(kernel.acceptance, proposal.tuning)
         found[proposal_name] = {"grid": grid, "adapted": adapted}
         best = max(each["per_row"] for each in grid)
         print(f"{name:20} {proposal_name:12} adapted over best {adapted['per_row'] / best:.2f} {adapted}", flush=True)
     return found
 
 
-def run(kernel: tc.MetropolisHastings, place: Place, chains: int, draws: int, *, adapt: bool = False) -> tc.Trace:
-    """Sample from chains that start in the posterior, or nearly."""
-    options: dict[str, Any] = {"num_warmup": WARMUP, "adapt": True} if adapt else {}
-    starts = jax.tree.map(np.asarray, place.starts(chains))
-    return tc.sample(jr.key(SEED), kernel, starts, draws, num_chains=chains, scan=0, progress=False, **options)
+def middle(costs: list[dict[str, float]]) -> dict[str, Any]:
+    """Return the median run, by effective draws per row, and those of all runs: a chain may stick in a tail."""
+    ordered = sorted(costs, key=lambda each: each["per_row"])
+    return {**ordered[len(ordered) // 2], "per_row_of_seeds": [each["per_row"] for each in costs]}
+
+
+def run(
+    kernel: tc.MetropolisHastings, place: Place, chains: int, draws: int, seed: int, *, adapt: bool = False
+) -> tc.Trace:
+    """Sample from chains that start in the posterior, or nearly, after a warm-up."""
+    starts = jax.tree.map(np.asarray, place.starts(chains, seed))
+    return tc.sample(
+        *(jr.key(seed), kernel, starts, draws),
+        num_chains=chains,
+        num_warmup=WARMUP,
+        adapt=adapt,
+        scan=0,
+        progress=False,
+    )
 
 
 def cost(trace: tc.Trace) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The figures of README.md and docs/, written from the committed result files.
+"""The figures of README.md and docs/, and of experiments run apart in the report, from the committed result files.
 
 A page has a place for a piece between `<!-- begin NAME -->` and `<!-- end NAME -->`.
 """
@@ -15,7 +15,8 @@ from benchmarks.time_to_answer import page as time_to_answer
 from studies.pages import paper, settings, speed
 from studies.study import NAMES, ROOT, find, load
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "results" / "paper" / "report.md"]
+"""The last is written by `tallchain reproduce --paper`, and has places only for experiments that were run apart."""
 
 
 @cache

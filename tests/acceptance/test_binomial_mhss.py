@@ -125,7 +125,15 @@ def test_rule_in_float32(scale: float) -> None:
     with jax.enable_x64(True):
         known = of(*(jnp.asarray(np.float64(each)) for each in rounded))
     np.testing.assert_allclose(found[0], known[0], rtol=1e-6, atol=1e-30)
-    np.testing.assert_allclose(found[1], known[1], rtol=1e-6, atol=1e-7 * np.clip(scale, 3, 1e30))
+    np.testing.assert_allclose(found[1], known[1], rtol=1e-6, atol=3e-7)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e5, 1e7])
+def test_log_ratios_keep_their_digits_far_below_a_bound(scale: float) -> None:
+    """All rows come then, and the factor of a row is its likelihood ratio."""
+    parts = example(0).parts
+    found = Distinct().rule(BinomialMHSS(), 5 * scale, FIVE).log_factor(jnp.float32(parts / scale), 5 * scale)
+    np.testing.assert_allclose(found, parts, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +215,14 @@ def test_rows_come_in_parts_and_none_twice(scale: float, batch_size: int) -> Non
     """A = 10 and 51: two parts and five."""
     found, errors = chances(kernel(0, scale=scale, batch_size=batch_size), 20_000)
     assert np.all(np.abs(found - known(0, scale)) < 4 * errors + 2e-5), (found, known(0, scale), errors)
+
+
+@pytest.mark.slow
+def test_far_below_a_bound_decisions_are_those_of_all_rows() -> None:
+    """A = 1e5: every row comes, and the chance is Metropolis'."""
+    found, _ = chances(kernel(0, scale=1e5), 2000)
+    delta = example(0).offset + example(0).parts.sum()
+    np.testing.assert_allclose(found, np.exp(np.minimum([delta, -delta], 0)), rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -24,6 +24,10 @@ TARGET = Gaussian.make(size=3)
 AT = np.zeros(3, np.float32)
 SOURCE = shuffled(TARGET.data)
 
+TWO = {name: np.float32(0.1) for name in "ab"}
+SUM = tc.Posterior(lambda t: -0.5 * (t["a"] ** 2 + t["b"] ** 2), lambda t, x: -0.5 * (x[0] - t["a"] - 3 * t["b"]) ** 2)
+ONE = tc.Posterior(SUM.log_prior, lambda t, x: -0.5 * (x[0] - t["a"]) ** 2)
+
 
 def plain(
     dynamics: Any = None, rows: Any = BATCH, source: Any = SOURCE, posterior: Any = TARGET.posterior, **options: Any
@@ -104,6 +108,19 @@ def sample(kernel: Any, **options: Any) -> tc.Trace:
             "3 coordinates",
             "at least 4 rows",
         ),
+        "scores of a sum": (
+            lambda: tc.sample(jr.key(0), plain(SGFS(1.0), posterior=SUM), TWO, 3, progress=False),
+            ValueError,
+            "StochasticGradient(dynamics=SGFS(...))",
+            f"the scores of {ROWS:,} rows is singular at the start, in the direction of a, b.",
+            "SGFS(preconditioner=...)",
+        ),
+        "scores of nothing": (
+            lambda: tc.sample(jr.key(0), plain(SGFS(1.0), posterior=ONE), TWO, 3, progress=False),
+            ValueError,
+            "in the direction of b.",
+            "no row depends on it",
+        ),
         "a schedule of no steps": (
             lambda: sample(plain(), schedule=tc.Schedule(scale=lambda draw: 0.0 * draw)),
             ValueError,
@@ -146,6 +163,12 @@ def test_sgfs_needs_no_blackjax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "blackjax", None)
     trace = sample(plain(SGFS(1.0), source=with_replacement(TARGET.data)), num_chains=2)
     assert np.isfinite(trace.position).all()
+
+
+def test_a_matrix_of_ones_own_stands_for_scores_that_are_singular() -> None:
+    trace = tc.sample(jr.key(0), plain(SGFS(0.1, ROWS * np.eye(2)), posterior=SUM), TWO, 50, progress=False)
+    assert not trace.is_invalid.any()
+    assert np.all(np.abs(trace.position["b"]) < 5)
 
 
 def test_scan_and_schedule_do_not_fail() -> None:

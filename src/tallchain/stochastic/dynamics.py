@@ -46,6 +46,9 @@ class Dynamics(Protocol):
     def check_source(self, source: Source, *, has_surrogate: bool) -> None:
         """Refuse a source that cannot give what it needs."""
 
+    def check_start(self, target: Target, position: PyTree, rows: int) -> None:
+        """Refuse a start where it cannot run, as far as some rows show."""
+
     def with_scale(self, scale: Any) -> Dynamics:
         """Return the same dynamics with another step size; may be a tracer."""
         ...
@@ -68,6 +71,9 @@ class Steps:
 
     def check_source(self, source: Source, *, has_surrogate: bool) -> None:
         """Any source will do."""
+
+    def check_start(self, target: Target, position: PyTree, rows: int) -> None:
+        """Any start will do."""
 
     def with_scale(self, scale: Any) -> Any:
         """Return the same dynamics with another step size (for schedules); may be a tracer."""

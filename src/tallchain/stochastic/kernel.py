@@ -138,6 +138,7 @@ class StochasticGradient:
     def carried(self, positions: PyTree) -> Moving:
         """Return what chains carry from update to update, at their start."""
         memory = jax.vmap(lambda position: self.dynamics.begin(position, self.rows))(positions)
+        self.dynamics.check_start(self.target, jax.tree.map(lambda leaf: leaf[0], positions), self.rows)
         return Moving(positions, jax.tree.map(np.array, memory))
 
     def shown(self, carried: Moving) -> PyTree:

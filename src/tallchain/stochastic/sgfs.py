@@ -15,6 +15,7 @@ from tallchain.arrays import as_floats, dot
 from tallchain.parts import part, set_fields
 from tallchain.sources.stored import Stored
 from tallchain.stochastic.dynamics import Chance, Moving, Steps, check_positive, shapes_of
+from tallchain.stochastic.information import check_information
 from tallchain.types import Array, Ask, Population, PyTree, Source, Target
 from tallchain.validation import brief, is_traced
 
@@ -72,6 +73,7 @@ class SGFS(Steps):
     they are biased. For small eps this is SGLD preconditioned by B^-1.
 
     I1 is the average from the start: start near the mode. The matrix of the first updates is of few rows; discard them.
+    Scores must tell all coordinates apart, or I1 is singular: a run refuses coordinates that enter only as a sum.
 
     `proposals.Langevin.preconditioned` takes steps with a fixed matrix, which a test corrects.
 
@@ -113,6 +115,11 @@ class SGFS(Steps):
                 "`StochasticGradient(surrogate=..., dynamics=SGFS(...))`: the information is the covariance of whole "
                 "scores, and a surrogate leaves residuals. Leave it out, or use SGLD."
             )
+
+    def check_start(self, target: Target, position: PyTree, rows: int) -> None:
+        """Refuse rows whose scores leave I1 singular, if nothing else makes the matrix definite."""
+        if self.preconditioner is None:
+            check_information("StochasticGradient(dynamics=SGFS(...))", target, position, rows)
 
     def begin(self, position: PyTree, rows: int) -> Fisher:
         """No information; refuse minibatches that would leave it singular."""

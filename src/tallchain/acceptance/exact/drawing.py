@@ -135,9 +135,12 @@ class _Once:
         return jnp.expm1(-self._mean(rho, most)) / jnp.expm1(-self._dominating)
 
     def log_factor(self, rho: Array, most: Array) -> Array:
-        """log((exp(a') - 1)/(exp(a) - 1)), a' that of the opposite direction, without overflow or cancellation."""
+        """log((exp(a') - 1)/(exp(a) - 1)), a' that of the opposite direction, without overflow or cancellation.
+
+        a' - a is the row's log ratio, A rho: as a difference of two numbers of the size of A it would lose its digits.
+        """
         here, there = self._mean(rho, most), self._mean(-rho, most)
-        return jnp.log(jnp.expm1(-there) / jnp.expm1(-here)) + (there - here)
+        return jnp.log(jnp.expm1(-there) / jnp.expm1(-here)) + self._dominating * rho
 
     def _mean(self, rho: Array, most: Array) -> Array:
         """Return a."""
