@@ -191,7 +191,7 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, 
     built = build(formula, table, **options, missing=missing, progress=progress)
     outcome = built.spec.plan.outcome.text
     asked = Asked(formula=formula, outcome=outcome, checksum=table.checksum(), num_dropped=built.num_dropped)
-    asked = asked._replace(words=built.words, dropped=built.missing)
+    asked = asked._replace(words=built.words, dropped=built.missing, outcome_levels=built.spec.outcome_levels)
     return _Given(built.model, (built.model,), asked, built.spec)
 
 

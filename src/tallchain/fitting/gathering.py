@@ -30,6 +30,7 @@ class Asked(NamedTuple):
     seed: int = 0
     formula: str | None = None
     outcome: str = ""
+    outcome_levels: tuple[str, ...] = ()
     call: str | None = None
     checksum: str | None = None
     num_dropped: int = 0
@@ -40,9 +41,11 @@ class Asked(NamedTuple):
     reading_seconds: float = 0.0
 
 
-def parameters_of_fit(model: Regression | None, trace: Trace) -> tuple[ParameterFact, ...]:
+def parameters_of_fit(
+    model: Regression | None, trace: Trace, outcome_levels: tuple[str, ...] = ()
+) -> tuple[ParameterFact, ...]:
     """Summarise every parameter, in the order of a report."""
-    return tuple(fact for variable in variables_of(model, trace) for fact in variable.parameters())
+    return tuple(fact for variable in variables_of(model, trace, outcome_levels) for fact in variable.parameters())
 
 
 def facts_of(
@@ -54,7 +57,7 @@ def facts_of(
     **more: Any,
 ) -> Facts:
     """Put the facts together; `more` are other fields of `Facts`."""
-    parameters = parameters_of_fit(model, trace)
+    parameters = parameters_of_fit(model, trace, asked.outcome_levels)
     words: dict[str, Any] = {
         "title": f"Regression of {asked.outcome or 'the outcome'}" if model else "A posterior",
         "words": " ".join([model_words(model, asked.outcome), *asked.words])

@@ -12,7 +12,7 @@ import numpy as np
 from tallchain.checking.auditing import audit
 from tallchain.checking.findings import Audit
 from tallchain.checking.trace import Trace
-from tallchain.fitting.variables import variables_of
+from tallchain.fitting.variables import Variable, variables_of
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.models import Regression
@@ -49,7 +49,7 @@ class Fit:
     @property
     def draws(self) -> dict[str, np.ndarray]:
         """The draws by name, (chain, draw, ...): standard deviations and not their logs."""
-        return {variable.name: variable.draws for variable in variables_of(self.model, self.trace)}
+        return {variable.name: variable.draws for variable in self._variables}
 
     def summary(self, *, effects: bool | None = None) -> SummaryTable:
         """Return a frame of pandas with a line for each parameter; `print` it for more.
@@ -128,7 +128,7 @@ class Fit:
     @property
     def named_trace(self) -> Trace:
         """The trace with the variables of `draws`, for `tallchain.plots`."""
-        found = variables_of(self.model, self.trace)
+        found = self._variables
         names = {each.name: each.levels or each.labels for each in found if each.flat.ndim == 3}
         return dataclasses.replace(self.trace, position={each.name: each.flat for each in found}, names=names)
 
@@ -150,6 +150,10 @@ class Fit:
         from tallchain.fitting.saving import load
 
         return cls(**load(Path(path))._asdict())
+
+    @property
+    def _variables(self) -> list[Variable]:
+        return variables_of(self.model, self.trace, () if self.spec is None else self.spec.outcome_levels)
 
     @property
     def _saved(self) -> Saved:

@@ -43,13 +43,19 @@ class Variable(NamedTuple):
         return [_fact(each, self.kind, self.term, level) for each, level in zip(found, levels, strict=True)]
 
 
-def variables_of(model: Regression | None, trace: Trace) -> list[Variable]:
-    """Return the draws by name: of a regression its coefficients first, and group effects last."""
+def variables_of(model: Regression | None, trace: Trace, outcome_levels: tuple[str, ...] = ()) -> list[Variable]:
+    """Return the draws by name: of a regression its coefficients first, and group effects last.
+
+    Args:
+        model: None for own functions.
+        trace: the draws.
+        outcome_levels: labels of the outcome, for a family with coefficients for each level but the first.
+    """
     if model is None:
         return [Variable(name, name, draws, _labels(trace, name, draws)) for name, draws in trace.variables().items()]
     draws = trace.variables()
     layout = model.layout
-    found = [coefficients_of(model, trace)]
+    found = [coefficients_of(model, trace, outcome_levels)]
     found += [_shared(name, draws[name]) for name in layout.shared]
     for term in layout.terms:
         name = f"sd({term.name})"
@@ -58,11 +64,11 @@ def variables_of(model: Regression | None, trace: Trace) -> list[Variable]:
     return found + [_effects(model, term, draws[term.name]) for term in layout.terms]
 
 
-def coefficients_of(model: Regression, trace: Trace) -> Variable:
+def coefficients_of(model: Regression, trace: Trace, outcome_levels: tuple[str, ...] = ()) -> Variable:
     """Return the draws of the coefficients, which may be all there is."""
     draws = trace.variables()
     leaf = next(iter(draws)) if model.layout.is_vector else COEFFICIENTS
-    return Variable(COEFFICIENTS, leaf, draws[leaf], _coefficient_names(model))
+    return Variable(COEFFICIENTS, leaf, draws[leaf], _coefficient_names(model, outcome_levels))
 
 
 def coefficient_names(model: Regression) -> tuple[str, ...]:
@@ -73,11 +79,12 @@ def coefficient_names(model: Regression) -> tuple[str, ...]:
     return (*first, *(f"x{j}" for j in range(model.layout.num_features - len(first))))
 
 
-def _coefficient_names(model: Regression) -> tuple[str, ...]:
-    names = coefficient_names(model)
-    if model.layout.num_linear == 1:
+def _coefficient_names(model: Regression, outcome_levels: tuple[str, ...]) -> tuple[str, ...]:
+    names, count = coefficient_names(model), model.layout.num_linear
+    if count == 1:
         return names
-    return tuple(f"{name}, level {level}" for level in range(1, model.layout.num_linear + 1) for name in names)
+    levels = outcome_levels[1:] or tuple(f"level {level}" for level in range(1, count + 1))
+    return tuple(f"{level}: {name}" for level in levels for name in names)
 
 
 def _shared(name: str, draws: np.ndarray) -> Variable:

@@ -12,7 +12,7 @@ from tallchain.formulas.expressions import States
 from tallchain.formulas.filling import Filler
 from tallchain.formulas.labels import Label, Labels
 from tallchain.formulas.new_rows import NewRows
-from tallchain.formulas.outcomes import Takes
+from tallchain.formulas.outcomes import Takes, levels_of
 from tallchain.formulas.plan import Plan, plan_of
 from tallchain.formulas.reading import FormulaError
 from tallchain.formulas.states import from_plain, to_plain
@@ -61,6 +61,14 @@ class Spec:
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients."""
         return self.arrangement.names
+
+    @property
+    def outcome_levels(self) -> tuple[str, ...]:
+        """Labels of the outcome, in order, if it is one."""
+        factor = self.plan.outcome.factor
+        if factor is None:
+            return ()
+        return tuple(map(str, levels_of(self.plan.call, self.plan.outcome, self.labels[factor.column]).values))
 
     def new_rows(self, table: Table) -> dict[str, Any]:
         """Return the arguments of `model.predict(trace, ...)` for the rows of a table.
