@@ -61,6 +61,27 @@ def test_a_right_regression_passes_and_a_wrong_one_does_not(name: str) -> None:
     assert "beyond chance" in wrong.verdict
 
 
+def test_effects_that_the_prior_draws_together_are_no_deviation() -> None:
+    """Four rows to a group, and draws from the exact posterior of the effects."""
+    random, count, sd = np.random.default_rng(4), 2000, 0.5
+    index, x = np.arange(4 * count) % count, random.normal(size=(4 * count, 1)).astype(np.float32)
+    effects = random.normal(0, sd, count)
+    y = 0.5 * x[:, 0] + effects[index] + random.normal(size=4 * count)
+    model = Regression(families.Gaussian(1.0), y=y, x=x, groups={"g": index})
+    variance = 1 / (1 / sd**2 + 4)
+    mean = variance * np.bincount(index, y - 0.5 * x[:, 0])
+    draws = {
+        "coefficients": np.tile(np.float32([0.0, 0.5]), (1, 100, 1)),
+        "g": (mean + np.sqrt(variance) * random.normal(size=(1, 100, count))).astype(np.float32),
+        "log_sd(g)": np.full((1, 100), np.log(sd), np.float32),
+    }
+    right = predictive_check(model, draws, jr.key(1), draws=100)
+    assert not right.is_suspect, str(right)
+    assert min(panel.p_value for panel in right.panels) > 0.01
+    assert "without the effects of groups" in right.notes[-1]
+    assert predictive_check(model, moved(draws, 0.5), jr.key(1), draws=100).is_suspect
+
+
 def test_tails_that_are_too_heavy_show_in_the_outcomes_alone() -> None:
     random = np.random.default_rng(0)
     y = random.standard_t(2, N)

@@ -147,6 +147,8 @@ def test_a_constant_column_is_named(frame: pd.DataFrame) -> None:
         )
 
 
-def test_a_column_called_as_a_number_is_not_the_intercept(frame: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="`1` would be read as a number and not as a column; rename the column"):
-        build("answer ~ `1`", open_table(frame.assign(**{"1": frame["x"]})), "bernoulli")
+@pytest.mark.parametrize("name", ["1", "0", ".", "~"])
+def test_a_column_called_as_a_number_or_an_operator_is_refused(frame: pd.DataFrame, name: str) -> None:
+    """Not taken for the intercept, or for none."""
+    with pytest.raises(ValueError, match=f"`{name}` would not be read as a name; rename the column"):
+        build(f"answer ~ x + `{name}`", open_table(frame.assign(**{name: frame["x"]})), "bernoulli")

@@ -8,6 +8,10 @@ found for chi-squared), which gives small p-values from a few hundred draws.
 
 The rows were fitted too. With few rows for each parameter the observed values are closer to the drawn ones than chance
 would have them, and a regression that is wrong is suspected less often.
+
+Effects of groups are another matter. A prior draws them together, so that among the rows whose effects come out largest
+the outcomes are larger still than the effects say, in a regression that is right as well. So means are predicted
+without these effects before rows are put in groups; outcomes are drawn with them.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ _CALL = "predictive_check"
 LEAST_DRAWS = 20
 _FAR = 10.0  # standard deviations: a deviation is at most counted as this
 _ALIKE = "Rows were picked in proportion to their weights, and each that was picked counts once."
+_WITHOUT = "Rows with about the same predicted mean are those that have it without the effects of groups."
 _CUT = (
     "Where an event was seen, its row has no cut-off: one is drawn from the later cut-offs of all rows (Kaplan-Meier), "
     "as if cut-offs did not depend on the features."
@@ -70,6 +75,7 @@ def predictive_check(
     compared = _compared(model, observed, drawn, mean, random)
     panels = tuple(_panel(each, interval) for each in compared)
     notes = (_ALIKE,) * ("weight" in model.data) + (_CUT,) * _is_cut(model, observed)
+    notes += (_WITHOUT,) * bool(model.layout.terms)
     return PredictiveCheck(
         repr(model.family), len(index), len(model.data["x"]), num_draws_of(position), interval, panels, notes
     )
@@ -96,12 +102,16 @@ def _picked(model: Regression, most: int, random: np.random.Generator) -> np.nda
 def _drawn(
     model: Regression, position: Any, index: np.ndarray, key: jax.Array, interval: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Outcomes (draw, row, ...) and what is expected of rows."""
+    """Outcomes (draw, row, ...) and what is expected of rows, without effects of groups."""
     data = {name: model.data[name][index] for name in ("x", "groups", "slopes", "offset") if name in model.data}
     size = model.data["y"][index, 1] if model.family.has_trials else np.ones(len(index), np.float32)
-    found = predicted(_CALL, model, position, Rows(data, size), key, draws=True, interval=interval)
+    rows = Rows(data, size)
+    found = predicted(_CALL, model, position, rows, key, draws=True, interval=interval)
     assert found.draws is not None
-    return found.draws, found.mean
+    if not model.layout.terms:
+        return found.draws, found.mean
+    without = position | {term.name: np.zeros_like(position[term.name]) for term in model.layout.terms}
+    return found.draws, predicted(_CALL, model, without, rows, None, draws=False, interval=interval).mean
 
 
 def _is_cut(model: Regression, observed: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ from tallchain.formulas.reading import FormulaError
 Product = tuple[tuple[int, bool], ...]
 """Parts that are multiplied, and whether each is coded without its reference level; empty: the column of ones."""
 
-_NUMBER = re.compile(r"`[\d.]*`")  # formulaic reads them as what they are without backticks
+_NO_NAME = re.compile(r"`(?:[\d.]*|~)`")  # formulaic reads them as what they are without backticks
 _COLOURS = re.compile(r"\x1b?⧛?\x1b?\[[\d;]*m⧚?|[⧛⧚]")
 
 
@@ -20,8 +20,8 @@ def terms_of(call: str, text: str) -> tuple[bool, list[tuple[str, ...]]]:
     from formulaic import Formula, SimpleFormula
     from formulaic.errors import FormulaicError
 
-    if found := _NUMBER.search(text):
-        raise FormulaError(f"{call}: {found[0]} would be read as a number and not as a column; rename the column.")
+    if found := _NO_NAME.search(text):
+        raise FormulaError(f"{call}: {found[0]} would not be read as a name; rename the column.")
     make: Any = Formula
     try:
         found = make(text)
