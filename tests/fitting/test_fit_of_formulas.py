@@ -63,9 +63,9 @@ def test_a_coefficient_that_is_its_prior_is_named(fit: tc.Fit) -> None:
 def test_several_predictors_have_names_in_the_page_and_in_pictures(frame: pd.DataFrame, tmp_path: Path) -> None:
     found = tc.fit("hue ~ x", frame, family="categorical", **QUICK)
     again = tc.Fit.load(found.save(tmp_path / "fit"))
-    assert list(again.summary().index) == ["(intercept), level 1", "x, level 1", "(intercept), level 2", "x, level 2"]
+    assert list(again.summary().index) == ["green: (intercept)", "green: x", "red: (intercept)", "red: x"]
     labels = [label.get_text() for label in found.plot().get_yticklabels()]
-    assert "x, level 2" in labels
+    assert "red: x" in labels
 
 
 @pytest.mark.parametrize("limits", [{"max_draws": 5, "num_chains": 1}, {"max_draws": 1}])

@@ -19,17 +19,17 @@ _PANELS = 6
 def page_of(model: Regression | None, trace: Trace, facts: Facts) -> str:
     """Return the page; without rows, as a fit that was loaded is, effects stand alone."""
     has_rows = model is not None and len(model.data["x"]) > 1
-    shown = trace if model is None else _named(model, trace)
+    shown = trace if model is None else _named(model, trace, facts)
     return page(facts, draw(shown, model if has_rows else None, facts.predictive, worst=_worst(model, shown, facts)))
 
 
-def _named(model: Regression, trace: Trace) -> Trace:
+def _named(model: Regression, trace: Trace, facts: Facts) -> Trace:
     """Return draws whose coefficients have names where there are several predictors too."""
     if model.layout.num_linear == 1:
         return trace
-    flat = coefficients_of(model, trace)
-    position = trace.variables() | {COEFFICIENTS: flat.flat}
-    return dataclasses.replace(trace, position=position, names=trace.names | {COEFFICIENTS: flat.labels})
+    names = tuple(each.name for each in facts.of_kind("coefficient"))
+    position = trace.variables() | {COEFFICIENTS: coefficients_of(model, trace).flat}
+    return dataclasses.replace(trace, position=position, names=trace.names | {COEFFICIENTS: names})
 
 
 def _worst(model: Regression | None, trace: Trace, facts: Facts) -> list[str]:
