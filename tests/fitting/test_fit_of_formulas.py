@@ -97,9 +97,10 @@ def test_ctrl_c_after_the_sampling_keeps_the_draws(
 # ---- names -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["draw", "chain", "coefficient", "accepted", "log_ratio", ".", "a/b", "x_level", "h_level", "<b>", 'a"[b]']
-)
+ODD_NAMES = ["chain", "coefficient", "accepted", "log_ratio", ".", "a/b", "x_level", "h_level", "<b>"]
+
+
+@pytest.mark.parametrize("name", ["draw", 'a"[b]', *(pytest.param(name, marks=pytest.mark.slow) for name in ODD_NAMES)])
 def test_a_factor_may_have_any_name(fit: tc.Fit, frame: pd.DataFrame, name: str, tmp_path: Path) -> None:
     """Those of dimensions and statistics of the file too."""
     random = np.random.default_rng(SEED)

@@ -107,11 +107,13 @@ def test_a_saved_fit_is_audited(fit: tc.Fit, path: Path, frame: pd.DataFrame, tm
         checked(saved, path, acceptance=tc.Metropolis(), progress=False)
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_fit(fit: tc.Fit, path: Path) -> None:
     again = tc.fit(FORMULA, path, family="bernoulli", num_draws=400, num_chains=8, check=False, progress=False)
     np.testing.assert_array_equal(again.draws["site"], fit.draws["site"])
 
 
+@pytest.mark.slow
 def test_separated_and_collinear_columns_are_advised_on() -> None:
     random = np.random.default_rng(SEED)
     x = random.normal(size=3_000)
