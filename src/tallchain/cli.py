@@ -129,7 +129,7 @@ def demo(
     The paper's settings: a million rows, temperature 10,000, step 0.15, 50 rows between judgements. About half a
     minute on two cores. Ctrl-C ends the sampling early and reports the draws made so far.
     """
-    require("arviz_stats", "matplotlib")
+    require("matplotlib")
     prepare(output, formats())
     mixture = gaussian_mixture(rows, seed=seed)
     kernel = _kernel(mixture, _acceptance(test, sigma), step, batch_size)

@@ -32,7 +32,7 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once the applicati
     _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
 
 BAD_INPUT, NOT_TO_BE_USED, INTERRUPTED = 2, 3, 130
-_NEEDS = ("pandas", "pyarrow", "formulaic", "matplotlib", "arviz_stats", "xarray", "h5netcdf")
+_NEEDS = ("pandas", "pyarrow", "formulaic", "matplotlib", "arviz_base", "xarray", "h5netcdf")
 
 
 class TestChoice(StrEnum):

@@ -18,6 +18,7 @@ import tallchain as tc
 from conftest import SEED
 from tallchain.checking.convergence import convergence_of
 from tallchain.checking.joining import joined, last_positions, without_first
+from tallchain.fitting import running
 from tallchain.fitting.running import Limits, dispersed, run
 from tallchain.models import Regression, families
 
@@ -65,6 +66,19 @@ def test_limits_end_it(prepared: tc.Prepared) -> None:
     found = ran(prepared, Limits(10**7, 10**9, 0.5), walk)
     assert found.why == "the limit of 0.5 s was reached"
     assert found.trace.num_draws > 0
+    assert not found.trace.is_interrupted
+    assert found.trace.scan is not None
+
+
+def test_draws_that_became_warm_up_count_towards_the_limit(
+    prepared: tc.Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a run whose second halves always seem to agree would never end."""
+    monkeypatch.setattr(running, "_judged", lambda trace, _: (without_first(trace, trace.num_draws // 2), 2.0))
+    found = ran(prepared, Limits(400, 8_000, math.inf))
+    made = found.trace.decisions.num_decisions + found.trace.warmup.num_decisions
+    assert made == 8_000 + 4 * 100  # and the warm-up
+    assert found.why == "the limit of 8,000 draws was reached"
 
 
 def test_an_interrupt_keeps_the_draws(prepared: tc.Prepared) -> None:

@@ -65,7 +65,7 @@ def fit(
     """Prepare, sample until the draws are enough, check them, and say what was done and how far to trust it.
 
     Draws are enough when every parameter has `num_draws` effective ones, in bulk and in its tails, and an R-hat of at
-    most 1.01. Ctrl-C ends the sampling and keeps the draws. A key determines them: the same call, the same fit.
+    most 1.01. Ctrl-C ends the sampling and keeps the draws. The seed determines them: the same call, the same draws.
 
         fit("delayed ~ distance + hour + (1 | carrier)", frame, family="bernoulli")
 
@@ -85,7 +85,7 @@ def fit(
         acceptance: how to decide; None for what `prepare` chose.
         proposal: None for what `prepare` chose.
         max_draws: to make at most, of all chains; None for 100 times `num_draws`.
-        max_seconds: of sampling, at most.
+        max_seconds: of sampling, at most; the scan comes after.
         scan: proposals at which every row is read at the end, unless the test is exact.
         check: compare outcomes with outcomes drawn from the fit (a posterior predictive check of a regression).
         progress: show what is going on (needs `rich`); without a terminal, a line every ten seconds or more.

@@ -116,21 +116,25 @@ def run(
     watch = _Watch(time.perf_counter() + limits.max_seconds, progress=progress)
     warmup = _COSTLY_WARMUP if isinstance(kernel.proposal, CostlyProposal) else _WARMUP
     most = max(limits.max_draws // num_chains, 1)
-    count, number, trace = min(max(_ROUND, math.ceil(_TO_SPARE * limits.num_draws / num_chains)), most), 0, None
+    count, number, made, trace = (
+        min(max(_ROUND, math.ceil(_TO_SPARE * limits.num_draws / num_chains)), most),
+        0,
+        0,
+        None,
+    )
     with catch_interrupt() as interrupt:
         while True:
-            had = 0 if trace is None else trace.num_chains * trace.num_draws
-            with watch.round(had, warmup * num_chains) as report:
+            with watch.round(made * num_chains, warmup * num_chains) as report:
                 trace = _more(fold_in(key, number), kernel, starts, count, num_chains, warmup, trace, report)
-            if watch.is_over or trace.is_interrupted or interrupt.is_set():
-                trace = dataclasses.replace(trace, is_interrupted=True)
-                return Ran(trace, False, _why_to_stop(trace, limits, watch) or "the run was interrupted")
-            trace, growth = _judged(trace, limits.num_draws)
-            why = _why_to_stop(trace, limits, watch) if growth > 1 else ""
+            made += count
+            if interrupt.is_set() or (trace.is_interrupted and not watch.is_over):
+                return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted")
+            trace, growth = _judged(dataclasses.replace(trace, is_interrupted=False), limits.num_draws)
+            why = _why_to_stop(made >= most, limits, watch) if growth > 1 else ""
             if growth <= 1 or why:
                 break
             more = math.ceil((min(growth, _MOST_GROWTH) - 1) * trace.num_draws)
-            count, number = max(min(more, most - trace.num_draws), 1), number + 1
+            count, number = max(min(more, most - made), 1), number + 1
         if scan and has_scan(kernel):
             trace = _scanned(trace, scan, fold_in(key, _SCAN_KEY), interrupt, progress=progress)
     return Ran(trace, growth <= 1, why)
@@ -214,12 +218,10 @@ def _growth(trace: Trace, wanted: float) -> float:
     return max(by_ess, 1.0 if r_hat <= MOST_R_HAT else _AGAIN)
 
 
-def _why_to_stop(trace: Trace, limits: Limits, watch: _Watch) -> str:
-    if (trace.num_draws + 1) * trace.num_chains > limits.max_draws:
-        return f"the limit of {limits.max_draws:,} draws was reached"
+def _why_to_stop(is_all_made: bool, limits: Limits, watch: _Watch) -> str:
     if watch.is_over:
         return f"the limit of {limits.max_seconds:,.4g} s was reached"
-    return ""
+    return f"the limit of {limits.max_draws:,} draws was reached" if is_all_made else ""
 
 
 def _scanned(trace: Trace, count: int, key: Array, interrupt: threading.Event, *, progress: bool) -> Trace:
