@@ -54,7 +54,7 @@ def linear(noise: float | None = 1.0, group_sd: float = 0.4, seed: int = SEED) -
         families.Gaussian(noise), y=y, x=x[:, None], groups={"g": group}, prior=Prior(Normal(1.0), Normal(2.0), 0.7)
     )
     design = np.column_stack([np.ones(240), x, np.eye(8)[group]])
-    log_sds = np.linspace(-6, 2.0, 600 if noise else 160)
+    log_sds = np.linspace(-12, 2.0, 1050 if noise else 280)
     log_noises = np.array([np.log(noise)]) if noise else np.linspace(-1.6, -0.8, 120)
     weights, means, squares = [], [], []
     for log_noise in log_noises:  # Henderson's equations
@@ -81,9 +81,10 @@ def linear(noise: float | None = 1.0, group_sd: float = 0.4, seed: int = SEED) -
     return model, centres, spreads
 
 
-def test_linear_mixed_model() -> None:
-    """The expansion is exact: every decision accepts, and the posterior is known."""
-    model, mean, sd = linear()
+@pytest.mark.parametrize("group_sd", [0.4, 0.04, 0.0])
+def test_linear_mixed_model(group_sd: float) -> None:
+    """The expansion is exact: every decision accepts, and the posterior is known. Also where the scale is near 0."""
+    model, mean, sd = linear(group_sd=group_sd)
     _, trace = drawn(model)
     assert trace.is_accepted.mean() > 0.999
     scores = z_scores({name: trace.position[name] for name in mean}, mean, sd)

@@ -13,12 +13,7 @@ from jax.flatten_util import ravel_pytree
 from conftest import SEED
 from models.families.family_cases import COSTLY_SLOW, FAMILIES
 from tallchain.models import Group, Regression, families
-from tallchain.models.priors import Horseshoe, Normal, Prior
-from tallchain.sources import Shuffled
 from tallchain.surrogates import Predictors, Taylor
-from tallchain.surrogates.bulk import find_bulk
-from tallchain.surrogates.conditional import Conditional
-from tallchain.surrogates.structure import reach_of
 
 ROWS = 300
 PAIRS = 8  # of positions, as `influence` has them
@@ -143,37 +138,3 @@ def test_an_intercept_that_moves_against_its_groups_leaves_nothing() -> None:
     assert abs(float(ours.total(model.start, moved))) < 1e-4
     rows = jax.tree.map(jnp.asarray, model.data)
     assert float(jnp.max(jnp.abs(jax.vmap(ours.residual(model.start, moved))(rows)))) < 1e-6
-
-
-# ---- coordinates --------------------------------------------------------------------------------
-
-
-def conditional(kind: str) -> tuple[Conditional, Any]:
-    random = np.random.default_rng(SEED)
-    x = random.normal(size=(ROWS, 2))
-    clinic = Group(np.arange(ROWS) % 8, slopes={"x0": x[:, 0]} if kind == "slopes" else None)
-    groups = {"clinic": clinic} | ({"doctor": np.arange(ROWS) // 7 % 3} if kind == "crossed" else {})
-    prior = Prior(Horseshoe()) if kind == "horseshoe" else Prior(Normal(1.0))
-    y = random.random(ROWS) < 0.4
-    model = Regression(families.Bernoulli(), y=y, x=x, groups=None if kind == "horseshoe" else groups, prior=prior)
-    with jax.enable_x64(True):
-        source = Shuffled(wide(model.data), 20)
-        bulk = find_bulk(model.posterior, source, model.start)
-        log_sds = {term.log_sd: float(bulk.position[term.log_sd]) for term in model.layout.terms}
-        reach = reach_of(model.layout, bulk.sums, 1.0, log_sds)
-        surrogate = Predictors(model.posterior, source, bulk.position, sums=bulk.sums, reach=reach)
-        return Conditional(model.posterior, surrogate), model
-
-
-@pytest.mark.parametrize("kind", ["groups", "slopes", "crossed", "horseshoe"])
-def test_coordinates_are_a_bijection_with_their_determinant(kind: str) -> None:
-    coordinates, model = conditional(kind)
-    with jax.enable_x64(True):
-        w = jnp.asarray(np.random.default_rng(SEED).normal(size=(2, coordinates.size)))
-        position = coordinates.back(w[0])
-        assert jax.tree.map(np.shape, position) == jax.tree.map(np.shape, dict(model.start))
-        np.testing.assert_allclose(coordinates.to(position), w[0], atol=1e-8)
-        slopes = jax.jit(jax.jacfwd(lambda w: ravel_pytree(coordinates.back(w))[0]))
-        found = [float(np.linalg.slogdet(slopes(each))[1]) for each in w]
-        mine = [float(coordinates.log_det(each)) for each in w]
-        np.testing.assert_allclose(mine[0] - mine[1], found[0] - found[1], rtol=1e-6)

@@ -28,7 +28,8 @@ from tallchain.models.priors import LOG_GLOBAL, LOG_LOCAL, LOG_SLAB, Horseshoe, 
 from tallchain.parts import part, set_fields, static
 from tallchain.surrogates.bulk import dense_prior, term_precisions
 from tallchain.surrogates.predictors import Predictors
-from tallchain.surrogates.structure import Precision, blocks_of
+from tallchain.surrogates.small_blocks import back_substituted, cholesky, substituted, times_transposed
+from tallchain.surrogates.structure import Precision, blocks_of, spread_of_log_sd
 from tallchain.types import Array, Posterior, PyTree
 
 _HYPER = (LOG_LOCAL, LOG_GLOBAL, LOG_SLAB)
@@ -125,7 +126,7 @@ class Conditional:
             position[term.name] = head[at : at + term.num_levels]
             at += term.num_levels
         factors, means = self._given(position, head)
-        effects = _back_substituted(factors, list(rest.reshape(len(layout.tail), -1))) if layout.tail else []
+        effects = back_substituted(factors, list(rest.reshape(len(layout.tail), -1))) if layout.tail else []
         for number, mean, effect in zip(layout.tail, means, effects, strict=True):
             position[layout.terms[number].name] = mean + effect
         log_det = 0.5 * jnp.sum(log_k) - sum(jnp.sum(jnp.log(row[-1])) for row in factors)
@@ -143,7 +144,7 @@ class Conditional:
         hyper = [(position[name] - r[name]).ravel() for name in self._hyper]
         factors, means = self._given(position, head)
         apart = [position[layout.terms[at].name] - mean for at, mean in zip(layout.tail, means, strict=True)]
-        rest = _times_transposed(factors, apart)
+        rest = times_transposed(factors, apart)
         return jnp.concatenate([plain, jnp.stack(scales) if scales else jnp.zeros(0), *hyper, *rest])
 
     # ---- its parts ------------------------------------------------------------------------------
@@ -181,8 +182,8 @@ class Conditional:
             blocks[i][i] = blocks[i][i] + jnp.exp(-2 * position[term.log_sd])
             for j, other in enumerate(terms):
                 right[i] += self.tail[i, j] * r[other.name]
-        factors = _cholesky(blocks)
-        return factors, _back_substituted(factors, _substituted(factors, right))
+        factors = cholesky(blocks)
+        return factors, back_substituted(factors, substituted(factors, right))
 
 
 @jax.jit
@@ -210,43 +211,5 @@ def _spreads(layout: Layout, likelihood: Precision, log_sds: dict[str, float]) -
         diagonals[number] = np.diag(likelihood.head)[at : at + layout.terms[number].num_levels]
         at += layout.terms[number].num_levels
     for number, term in enumerate(layout.terms):
-        known = np.maximum(diagonals[number], 0) * np.exp(2 * log_sds[term.log_sd])
-        found[number] = 1 / np.sqrt(1 + 2 * np.sum((known / (1 + known)) ** 2))
+        found[number] = spread_of_log_sd(diagonals[number], log_sds[term.log_sd])
     return found
-
-
-# ---- small triangular blocks, one for each group ------------------------------------------------
-
-
-def _cholesky(blocks: list[list[Array]]) -> list[list[Array]]:
-    """L of lower triangles, written out: a few terms, and many groups."""
-    rows: list[list[Array]] = []
-    for i, row in enumerate(blocks):
-        made: list[Array] = []
-        for j, value in enumerate(row):
-            left = value - sum((made[k] * (made if j == i else rows[j])[k] for k in range(j)), jnp.zeros(()))
-            made.append(jnp.sqrt(left) if i == j else left / rows[j][j])
-        rows.append(made)
-    return rows
-
-
-def _substituted(factors: list[list[Array]], right: list[Array]) -> list[Array]:
-    """L^-1 b."""
-    found: list[Array] = []
-    for row, value in zip(factors, right, strict=True):
-        found.append((value - sum((row[k] * found[k] for k in range(len(found))), jnp.zeros(()))) / row[-1])
-    return found
-
-
-def _back_substituted(factors: list[list[Array]], right: list[Array]) -> list[Array]:
-    """L^-T b."""
-    found: list[Array] = []
-    for i in reversed(range(len(right))):
-        done = sum((factors[i + 1 + k][i] * value for k, value in enumerate(found)), jnp.zeros(()))
-        found.insert(0, (right[i] - done) / factors[i][i])
-    return found
-
-
-def _times_transposed(factors: list[list[Array]], values: list[Array]) -> list[Array]:
-    """L' b."""
-    return [sum((factors[k][i] * values[k] for k in range(i, len(values))), jnp.zeros(())) for i in range(len(values))]

@@ -27,6 +27,7 @@ from tallchain.proposals.laplace import Laplace
 from tallchain.proposals.transition import SurrogatePosterior, Transition
 from tallchain.surrogates.bulk import Bulk, find_bulk
 from tallchain.surrogates.conditional import Conditional
+from tallchain.surrogates.decoupled import Decoupled, is_decoupled
 from tallchain.surrogates.predictor_sums import Sums, sum_predictors
 from tallchain.surrogates.predictors import Predictors
 from tallchain.surrogates.settling import LEAST_ACCEPTANCE, Place, Sampled, share_moved
@@ -39,6 +40,7 @@ _LARGE = 2000  # coordinates of which a candidate costs more than waiting until 
 _LEAST_STEPS = 3
 _SHORTENINGS = 4
 _ADAPTATION = 300  # steps of the No-U-Turn Sampler
+_VAGUE = 0.1  # standard deviation of the logarithm of a scale
 _COMPARED = 1024  # draws of a normal approximation
 
 
@@ -67,7 +69,7 @@ class RegressionGround:
 
     def sampled(self, key: Array, surrogate: Predictors) -> Sampled:
         """Sample by quarters of a turn, or adapt the No-U-Turn Sampler."""
-        coordinates = Conditional(self._posterior, surrogate)
+        coordinates = self._coordinates(surrogate)
         size, target = coordinates.size, without_rows(self._posterior, surrogate)
         starts = coordinates.many(jr.normal(jr.fold_in(key, 0), (CHAINS, size)))
         if self._layout.hyper:
@@ -88,6 +90,12 @@ class RegressionGround:
                 break
             steps = math.ceil(1.5 * steps)
         return Sampled(transition, draws, acceptance)
+
+    def _coordinates(self, surrogate: Predictors) -> Conditional | Decoupled:
+        """Return those that cost more only where a scale is not known well: there they are needed."""
+        found = Conditional(self._posterior, surrogate)
+        is_vague = bool(np.any(found.spread > _VAGUE))
+        return Decoupled(self._posterior, surrogate) if is_vague and is_decoupled(self._layout) else found
 
     def of_rows(self, position: PyTree) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and what all rows share; and the effects of groups."""

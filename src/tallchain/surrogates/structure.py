@@ -26,6 +26,7 @@ _LEAST = 1e-9  # eigenvalue of a matrix scaled to a diagonal of ones
 _ROUNDING = 1e-5  # of such an eigenvalue: sums over rows are in float32
 _REACH = 6.0  # standard deviations of an effect
 _STIFF = 0.2  # of the precision of an effect that must be left
+_LARGER = 3.0  # standard deviations of its logarithm: a scale that is as large as it may well be
 _PARTS = 48  # of the reach, to look at one after another
 
 
@@ -167,13 +168,18 @@ def reach_of(layout: Layout, sums: Sums, temperature: float, log_sds: dict[str, 
     """Return how far from the reference the terms beyond order 2 go on, by group of the tail.
 
     Six standard deviations; less if the curvature of the expansion would fall below a fifth of its value at the
-    reference: with few rows, or outcomes that are all alike, the polynomial is good for a shorter way.
+    reference: with few rows, or outcomes that are all alike, the polynomial is good for a shorter way. The scale of the
+    effects is taken as large as it may well be: where it is small at the reference, their prior would make up for any
+    polynomial, and the surrogate posterior would have a second mode, at a scale that is far too large.
     """
     if sums.higher is None:
         return None
     term = layout.terms[layout.tail[0]]
     second = np.asarray(sums.terms[layout.tail[0]].second)
-    precision = np.maximum(-second / temperature, 0) + np.exp(-2 * log_sds[term.log_sd])
+    known = np.maximum(-second / temperature, 0)
+    log_sd = log_sds[term.log_sd]
+    log_sd += _LARGER * spread_of_log_sd(known, log_sd)
+    precision = known + np.exp(-2 * log_sd)
     furthest = _REACH / np.sqrt(precision)
     reach, is_good = np.zeros_like(furthest), np.ones(len(furthest), bool)
     for part in np.arange(1, _PARTS + 1) / _PARTS:
@@ -182,3 +188,9 @@ def reach_of(layout: Layout, sums: Sums, temperature: float, log_sds: dict[str, 
             is_good &= change / temperature < (1 - _STIFF) * precision
         reach = np.where(is_good, part * furthest, reach)
     return reach
+
+
+def spread_of_log_sd(known: np.ndarray, log_sd: float) -> float:
+    """Return about the standard deviation of the logarithm of a scale, given the precisions of its effects."""
+    known = np.maximum(known, 0) * np.exp(2 * log_sd)
+    return float(1 / np.sqrt(1 + 2 * np.sum((known / (1 + known)) ** 2)))
