@@ -19,8 +19,9 @@ from tallchain.checking.scan import scan as scan_rows
 from tallchain.checking.trace import Trace
 from tallchain.checking.verdict import Scan
 from tallchain.checking.violations import BoundError, check_all_rows, needs_check, show_and_check
-from tallchain.checks import are_scalars, check_position, check_start
+from tallchain.checks import are_scalars, check_position, check_start, position_of
 from tallchain.chunks import fill, progress_bar, slots_within
+from tallchain.coordinates import coordinates_of, shapes_of_parameters
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, single_key
@@ -71,7 +72,8 @@ def sample(
         key: a JAX random key.
         kernel: the sampler.
         initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
-            readings are possible and some array has two axes or more, it is one per chain).
+            readings are possible and some array has two axes or more, it is one per chain). Of a posterior with
+            constraints, parameters that keep them.
         num_samples: draws to make from each chain, after the warm-up.
         num_chains: chains in lockstep; many of them use the machine better than one.
         num_warmup: draws to make first and discard; their rows are counted in the trace.
@@ -96,6 +98,8 @@ def sample(
             function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
     """
+    if isinstance(kernel, Kernel):  # others are refused below
+        initial = position_of("sample(initial=...)", kernel.posterior, initial)
     trace = drawn(
         key,
         kernel,
@@ -133,7 +137,7 @@ def drawn(
     progress: bool | Callable[[int, int], None] = True,
     chunk_size: int | None = None,
 ) -> Trace:
-    """As `sample`, without its warnings: the complaints of the trace say the same."""
+    """As `sample`, from a position of the sampler, and without warnings: the complaints of the trace say the same."""
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
     thin = _thin(keep, thin, num_samples, num_chains)
@@ -151,10 +155,11 @@ def drawn(
         thin=thin,
         with_moments=keep == "moments",
         watch=warmup.watch,
+        coordinates=coordinates_of(kernel.posterior),
     )
     positions = _one_per_chain(kernel, initial, num_chains)
     one = jax.tree.map(lambda leaf: leaf[0], positions)
-    names = labels_of(kernel.posterior, one)
+    names = labels_of(kernel.posterior, shapes_of_parameters(kernel.posterior, one))
     least = schedule.check(kernel, one, num_draws)
     if least is not None and isinstance(kernel, MetropolisHastings):
         wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)

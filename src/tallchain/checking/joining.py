@@ -21,7 +21,6 @@ def joined(first: Trace, second: Trace) -> Trace:
 
     Both have all their draws, of the same chains: none was left out.
     """
-    position = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), first.position, second.position)
     values: dict[str, Any] = {
         name: np.concatenate([getattr(of, name) for of in (first, second)], 1) for name in _BY_DRAW
     }
@@ -29,7 +28,8 @@ def joined(first: Trace, second: Trace) -> Trace:
     times = {name: getattr(first, name) + getattr(second, name) for name in _TIMES}
     return dataclasses.replace(
         second,
-        position=in_order_of(position, first.position),
+        position=_both(first.position, second.position),
+        sampled=_both(first.sampled, second.sampled),
         extras=extras,
         warmup=first.warmup + second.warmup,
         is_one_start=first.is_one_start,
@@ -37,6 +37,10 @@ def joined(first: Trace, second: Trace) -> Trace:
         **values,
         **times,
     )
+
+
+def _both(first: Any, second: Any) -> Any:
+    return in_order_of(jax.tree.map(lambda a, b: np.concatenate([a, b], 1), first, second), first)
 
 
 def without_first(trace: Trace, count: int) -> Trace:
@@ -47,6 +51,7 @@ def without_first(trace: Trace, count: int) -> Trace:
     return dataclasses.replace(
         trace,
         position=in_order_of(jax.tree.map(rest, trace.position), trace.position),
+        sampled=in_order_of(jax.tree.map(rest, trace.sampled), trace.sampled),
         extras={name: rest(values) for name, values in trace.extras.items()},
         warmup=trace.warmup + dropped,
         **{name: rest(getattr(trace, name)) for name in _BY_DRAW},
@@ -54,5 +59,6 @@ def without_first(trace: Trace, count: int) -> Trace:
 
 
 def last_positions(trace: Trace) -> Any:
-    """Where the chains are, to go on from."""
-    return in_order_of(jax.tree.map(lambda leaf: np.array(leaf[:, -1]), trace.position), trace.position)
+    """Where the chains are, in the coordinates of the sampler, to go on from."""
+    positions = trace.unconstrained
+    return in_order_of(jax.tree.map(lambda leaf: np.array(leaf[:, -1]), positions), positions)

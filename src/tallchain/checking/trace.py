@@ -13,6 +13,8 @@ from tallchain.checking.convergence import Parameter, parameters_of
 from tallchain.checking.moments import Moments
 from tallchain.checking.summary import Rows, Summary, few
 from tallchain.checking.verdict import Scan
+from tallchain.checks import position_of
+from tallchain.coordinates import coordinates_of
 from tallchain.digest import COUNTED
 from tallchain.names import all_coordinates, coordinates, named_leaves
 from tallchain.schedule import Kernel
@@ -54,7 +56,7 @@ class Trace:
 
     Args:
         position: the draws, a pytree of arrays (chain, draw, ...); dicts have their keys in the order of the initial
-            position's.
+            position's. Of a posterior with constraints they are of the parameters, as its functions take them.
         is_accepted: whether the decision moved the chain.
         rows_read: rows the test looked at.
         rows_scanned: additional rows scanned, for bounds, designs or proposals.
@@ -80,6 +82,8 @@ class Trace:
             and are coordinates of the DataTree.
         settings: test, proposal, prior and temperature, in words.
         scan: what the scan at the end of the run has shown; None if there was none.
+        sampled: the draws in the coordinates of the sampler, if the posterior has constraints; None where they are the
+            position. `unconstrained` has either.
         kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
             `recentre` has moved, and with the temperature and the scale of a schedule at the last draw kept. It holds
             the data and your functions, which cannot be pickled: a trace that was pickled or copied has None.
@@ -107,6 +111,7 @@ class Trace:
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     settings: Settings | None = None
     scan: Scan | None = None
+    sampled: PyTree = None
     kernel: Kernel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -121,6 +126,11 @@ class Trace:
     def num_draws(self) -> int:
         """Draws per chain."""
         return self.is_accepted.shape[1]
+
+    @property
+    def unconstrained(self) -> PyTree:
+        """The draws in the coordinates of the sampler: `position` itself if the posterior has no constraints."""
+        return self.position if self.sampled is None else self.sampled
 
     @property
     def is_infinite(self) -> np.ndarray:
@@ -217,6 +227,15 @@ class Trace:
         interrupted = ", interrupted" if self.is_interrupted else ""
         thinned = f", one in {self.thin} of those made" if self.thin > 1 else ""
         return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{thinned}{interrupted})"
+
+
+def in_coordinates_of(call: str, kernel: Kernel, trace: Trace) -> Trace:
+    """Return the trace with draws that a kernel can start from again: one from a file has parameters alone."""
+    if coordinates_of(kernel.posterior) is None:
+        return dataclasses.replace(trace, sampled=None)
+    if trace.sampled is not None:
+        return trace
+    return dataclasses.replace(trace, sampled=position_of(call, kernel.posterior, trace.position))
 
 
 def _words_of(left_out: dict[int, int], *, has_moments: bool) -> list[str]:
