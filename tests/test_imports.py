@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 HEAVY = ("matplotlib", "xarray", "arviz_base", "arviz_stats", "typer", "scipy.stats", "pandas", "blackjax", "rich")
+HEAVY += ("numpyro",)
 
 
 def run(code: str) -> str:

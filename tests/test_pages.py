@@ -32,8 +32,11 @@ def test_the_recipe_for_gradients_works() -> None:
 
 
 @pytest.mark.slow
-def test_constrained_parameters_work() -> None:
-    found = doctest.testfile(str(DOCS / "own-model.md"), module_relative=False)
+@pytest.mark.parametrize("page", ["own-model.md", "from-numpyro.md"])
+def test_long_examples_work(page: str) -> None:
+    if page == "from-numpyro.md":
+        pytest.importorskip("numpyro")
+    found = doctest.testfile(str(DOCS / page), module_relative=False)
     assert found.attempted > 5
     assert found.failed == 0
 

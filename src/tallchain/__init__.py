@@ -31,25 +31,27 @@ from tallchain.sources import Shuffled, WithReplacement
 from tallchain.stochastic import StochasticGradient
 
 if TYPE_CHECKING:
-    from tallchain import plots
+    from tallchain import bridges, plots
     from tallchain.fitting import Fit, fit
 
 __version__ = "0.1.0"
 
-_LATER = {"Fit": "tallchain.fitting", "fit": "tallchain.fitting", "plots": "tallchain.plots"}
-"""What is imported when it is first used, so that `import tallchain` takes less time."""
+_LATER = {"Fit": "tallchain.fitting", "fit": "tallchain.fitting"}
+_MODULES = ("bridges", "plots")
+"""What is imported when it is first used, as the others are, so that `import tallchain` takes less time."""
 
 
 def __getattr__(name: str) -> Any:
     """Return what is imported later."""
+    if name in _MODULES:
+        return import_module(f"tallchain.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'tallchain' has no attribute {name!r}")
-    module = import_module(_LATER[name])
-    return module if name == "plots" else vars(module)[name]
+    return vars(import_module(_LATER[name]))[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES})
 
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "acceptance",
     "audit",
     "bounds",
+    "bridges",
     "cache_programs",
     "checking",
     "firefly",

@@ -45,7 +45,11 @@ def position_of(call: str, posterior: Posterior, parameters: Any) -> PyTree:
     coordinates = coordinates_of(posterior)
     if coordinates is None:
         return parameters
-    arrays = in_order_of(check_position(call, parameters), parameters)
+    try:
+        chosen = coordinates.chosen(parameters)
+    except ValueError as error:
+        raise ValueError(f"`{call}` {error}") from error
+    arrays = in_order_of(check_position(call, chosen), chosen)
     _check_floats(call, arrays)
     try:
         return coordinates.unconstrain(arrays)

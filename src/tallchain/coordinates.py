@@ -31,6 +31,14 @@ class Coordinates:
         """
         raise NotImplementedError
 
+    def chosen(self, parameters: PyTree) -> PyTree:
+        """Return those of the parameters that have a position: others may be functions of them.
+
+        Raises:
+            ValueError: some are missing.
+        """
+        return parameters
+
     def log_prior(self, function: Any) -> Any:
         """Return the log prior by position, given that of the user."""
         return function

@@ -31,7 +31,7 @@ from tallchain.surrogates.passes import is_dense_regression
 from tallchain.surrogates.poor_groups import poor_groups
 from tallchain.surrogates.settling import Ground, Settled, settle
 from tallchain.surrogates.start import check_start
-from tallchain.types import Posterior, Proposal, PyTree, Source
+from tallchain.types import ModelWithRows, Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, check_switch, is_whole
 from tallchain.weighing import Exact, weigh_exact
 
@@ -48,7 +48,7 @@ _WALK = 0.02
 
 
 def prepare(
-    posterior: Posterior | Regression,
+    posterior: Posterior | Regression | ModelWithRows,
     data: PyTree | Source = None,
     initial: PyTree = None,
     *,
@@ -66,7 +66,8 @@ def prepare(
     If no surrogate pays, it says so and what to do, and leaves the surrogate out.
 
     Args:
-        posterior: log prior, log likelihood of one row, temperature; or a `Regression`, which has its rows and a start.
+        posterior: log prior, log likelihood of one row, temperature; or a `Regression`, which has its rows and a start,
+            and so has what a bridge makes of another library's model.
         data: all rows, as for a source: an array, a pytree of arrays with the rows along the first axis, or a frame.
             One shuffled copy is made. Or a source, e.g. `Shuffled(data, 50, seed=3)`, which is not copied.
         initial: a position to start the search for the mode from; of a posterior with constraints, parameters that
@@ -157,6 +158,9 @@ def _model(posterior: Any, data: Any, initial: Any) -> tuple[Posterior, Any, Any
         except (TypeError, ValueError) as error:
             raise ValueError(f"`prepare(model, initial=...)`: {error}") from error
         return posterior.posterior, rows, initial
+    if isinstance(posterior, ModelWithRows):
+        data = posterior.data if data is None else data
+        posterior, initial = posterior.posterior, posterior.start if initial is None else initial
     if data is None or initial is None:
         what = "data" if data is None else "initial"
         raise TypeError(f"`prepare(posterior, data, initial)` needs `{what}`, unless the first is a Regression.")

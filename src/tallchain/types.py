@@ -269,6 +269,23 @@ class Surrogate(Protocol):
 
 
 @runtime_checkable
+class ModelWithRows(Protocol):
+    """A posterior with its rows and a start, such as a regression, or a model of another library."""
+
+    @property
+    def posterior(self) -> Posterior:
+        """The posterior."""
+
+    @property
+    def data(self) -> PyTree:
+        """The rows."""
+
+    @property
+    def start(self) -> PyTree:
+        """Parameters to start from."""
+
+
+@runtime_checkable
 class PlacedSurrogate(Surrogate, Protocol):
     """A surrogate that was made at one position, and is best near it."""
 

@@ -32,7 +32,7 @@ from tallchain.settings import describe
 from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
 from tallchain.surrogates.no_reference import NoReferenceError
-from tallchain.types import AcceptanceTest, Array, Proposal, PyTree
+from tallchain.types import AcceptanceTest, Array, ModelWithRows, Proposal, PyTree
 from tallchain.validation import brief, check_switch, is_positive, is_whole
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _MOST_DRAWS = 100  # draws made for one effective draw that was asked for
 
 
 def fit(
-    model: str | Regression | Posterior | Prepared,
+    model: str | Regression | Posterior | ModelWithRows | Prepared,
     data: Any = None,
     *,
     family: str | Family | None = None,
@@ -70,7 +70,8 @@ def fit(
         fit("delayed ~ distance + hour + (1 | carrier)", frame, family="bernoulli")
 
     Args:
-        model: a formula; or a `Regression`, a `Posterior`, or what `prepare` returned.
+        model: a formula; or a `Regression`, a `Posterior`, a model of another library by way of `bridges`, or what
+            `prepare` returned.
         data: the table for a formula: a frame, a dict of arrays, or a file (CSV, Parquet, Arrow, .npz) or a folder of
             Parquet files; the rows for a `Posterior`, as `prepare` takes them.
         family: of the outcomes, for a formula: a name such as "bernoulli", "poisson" or "probit", or a family.
@@ -167,13 +168,16 @@ def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, init
             raise TypeError(f"`fit(model, {name}=...)` goes with a formula; got {brief(value)}. Give it to the model.")
     if isinstance(model, Regression):
         return _Given(model, (model, data, initial), Asked())
-    if isinstance(model, Posterior):
+    if isinstance(model, Posterior | ModelWithRows):
         return _Given(None, (model, data, initial), Asked())
     if isinstance(model, Prepared):
         if data is not None or initial is not None:
             raise TypeError("`fit(prepared)` has its rows; leave `data` and `initial` out.")
         return _Given(None, (), Asked())
-    raise TypeError(f"`fit(model=...)` must be a formula, a Regression, a Posterior or a Prepared; got {brief(model)}.")
+    hint = " A NumPyro model is given by `fit(bridges.numpyro.posterior(model, ...))`." if callable(model) else ""
+    raise TypeError(
+        f"`fit(model=...)` must be a formula, a Regression, a Posterior or a Prepared; got {brief(model)}.{hint}"
+    )
 
 
 def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, *, progress: bool) -> _Given:
