@@ -30,8 +30,8 @@ from tallchain.cores import divisor, num_cores
 from tallchain.functions import SOON, calls_lapack, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
 from tallchain.keys import fold_in
-from tallchain.machines import Lane, Machine, at, carried, check_trials, shown
-from tallchain.packing import Chunk, named_faults, num_words, pack
+from tallchain.machines import Lane, Machine, at, carried, check_trials, lanes_of, numbers_of, shown
+from tallchain.packing import Chunk, named_faults, num_bytes, num_words, pack
 from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
 from tallchain.types import Array, PyTree, Verdict
@@ -282,14 +282,13 @@ class Runner:
     def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
         """Trace the programs of a group one after another, and compile each while the next is traced."""
         kernel, schedule = self._shared
-        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), (words, positions))
-        randomness = kernel.randomness(one[1])
-        lane = start.trace(kernel, schedule, *one, draw).out_info
-        lanes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(words), *leaf.shape), leaf.dtype), lane)
-        like = _like(kernel, lanes)
+        lanes, like = _shapes(kernel, schedule, words, positions, draw)
+        randomness = kernel.randomness(
+            jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), positions)
+        )
         with ThreadPoolExecutor(2) as threads:
             noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
-            bytes_of_one = sum(map(_bytes, jax.tree.leaves((noise, like))))
+            bytes_of_one = sum(map(num_bytes, jax.tree.leaves((noise, like))))
             self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
             drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
             ahead_ = threads.submit(drawn.lower().compile)
@@ -309,6 +308,25 @@ class Runner:
     def positions(self) -> PyTree:
         """Where the chains are."""
         return shown(self._shared[0], self._joined([lanes.position for lanes in self._lanes]))
+
+    @property
+    def like(self) -> Drawn:
+        """The shapes of a recorded draw."""
+        assert self._programs is not None
+        return self._programs.like
+
+    def like_at(self, positions: PyTree) -> Drawn:
+        """Return the same without compiling anything."""
+        return _shapes(*self._shared, self._words[0], carried(self._shared[0], positions), np.int32(0))[1]
+
+    def lanes(self) -> list[np.ndarray]:
+        """Copy what the chains carry, the trials that are open included: numbers by chain."""
+        return numbers_of(self._lanes)
+
+    def resumed(self, leaves: list[np.ndarray]) -> Self:
+        """Go on with what `lanes` returned."""
+        self._lanes = lanes_of(leaves, self._lanes)
+        return self
 
     def _split(self, tree: PyTree) -> list[PyTree]:
         """Divide among the groups what has the chains along its first axis."""
@@ -363,8 +381,15 @@ def _together(lanes: Lane) -> int:
     return divisor(chains, min(chains, _CACHED * chains // size) if jax.default_backend() == "cpu" else chains)
 
 
+def _shapes(kernel: Machine, schedule: Schedule, words: Any, positions: PyTree, draw: Any) -> tuple[Lane, Drawn]:
+    """Return the shapes of chains, and of a recorded draw."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), (words, positions))
+    lane = start.trace(kernel, schedule, *one, draw).out_info
+    lanes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(words), *leaf.shape), leaf.dtype), lane)
+    return lanes, _like(kernel, lanes)
+
+
 def _like(kernel: Machine, lanes: Lane) -> Drawn:
-    """Return the shapes of one recorded draw."""
 
     def close(lanes: Lane) -> Drawn:
         lane = jax.tree.map(lambda leaf: leaf[0], lanes)
@@ -372,8 +397,3 @@ def _like(kernel: Machine, lanes: Lane) -> Drawn:
         return Drawn(shown(kernel, position), verdict)
 
     return jax.eval_shape(close, lanes)
-
-
-def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return leaf.size * (8 if is_key else leaf.dtype.itemsize)  # keys are two words

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -22,6 +23,37 @@ _BLOCK = 256  # chains whose verdicts are gathered at a time
 _LEAST_SHARE = 0.5  # of the draws of the largest rectangle; if that many are kept, no chain with a draw is left out
 
 
+class Store(Protocol):
+    """Holds packed draws by chain and number."""
+
+    @property
+    def array(self) -> np.ndarray:
+        """All of them, (chain, draw, word)."""
+        ...
+
+    def write(self, chain: int, at: int, words: np.ndarray) -> None:
+        """Take over draws of a chain, the first of which has number `at`."""
+        ...
+
+    def check(self, counts: np.ndarray) -> None:
+        """Refuse to go on if this many draws of each chain are not there as they were written."""
+        ...
+
+
+class InMemory:
+    """A store in memory."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.array = np.zeros(shape, np.uint32)
+
+    def write(self, chain: int, at: int, words: np.ndarray) -> None:
+        """Copy them."""
+        self.array[chain, at : at + len(words)] = words
+
+    def check(self, counts: np.ndarray) -> None:
+        """Nothing was here before."""
+
+
 class Recorder:
     """Collects draws on the host as chunks of them arrive, each chain at its own index."""
 
@@ -35,9 +67,12 @@ class Recorder:
         thin: int = 1,
         with_moments: bool = False,
         watch: Watch | None = None,
+        store: Callable[[tuple[int, int, int]], Store] = InMemory,
     ) -> None:
         self.num_rows = num_rows
         self.num_warmup = num_warmup
+        self.num_draws = num_warmup + num_samples
+        """Draws that every chain makes."""
         self.thin = thin
         """One draw in so many is kept."""
         self.draw = np.zeros(num_chains, np.int64)
@@ -49,8 +84,8 @@ class Recorder:
         self._shape = (num_chains, -(-num_samples // thin))
         self._gatherer = Gatherer(num_chains, num_samples, num_warmup) if with_moments else None
         self._watch = watch
-        self._kept: np.ndarray | None = None
-        """Packed, by chain and draw."""
+        self._make_store = store
+        self._store: Store | None = None
         self._like: Drawn | None = None
         self._drawn: Drawn | None = None
         """What `draws` has returned, until other draws arrive."""
@@ -93,9 +128,7 @@ class Recorder:
             if self.thin > 1 and chunk.unwanted:  # all draws are searched, not only those to keep
                 for record in range(len(chunk.records)):
                     chunk.fetch(record)
-            if self._kept is None:
-                self._kept = np.zeros((*self._shape, divided.records[0].shape[-1]), np.uint32)
-                self._like = chunk.like
+            self._prepare(chunk.like)
             tallies = list(in_order(take_part, range(len(divided.records)), num_cores()))
             for warmup, rest in [self._tallies(before, after, added)] if added else tallies:
                 self.total += warmup + rest
@@ -125,15 +158,15 @@ class Recorder:
 
     def _copy(self, chains: slice, draw: np.ndarray, words: np.ndarray) -> None:
         """Keep the draws of some chains."""
-        assert self._kept is not None
-        before, kept = self.draw[chains], self._kept[chains]
+        assert self._store is not None
+        before = self.draw[chains]
         skipped = self._skipped(before, draw) if self.thin == 1 else np.zeros_like(before)
         begin, end = self._kept_until(before), self._kept_until(draw)
         some = np.flatnonzero(end > begin)
         for chain, skip, at, to in zip(
             *(of[some].tolist() for of in (np.arange(len(end)), skipped, begin, end)), strict=True
         ):
-            kept[chain, at:to] = words[chain, skip : skip + to - at]
+            self._store.write(chains.start + chain, at, words[chain, skip : skip + to - at])
 
     def _tally(self, chains: slice, draw: np.ndarray, verdict: Verdict) -> tuple[Tally, Tally]:
         """Add up the decisions of the warm-up, and the others, of some chains."""
@@ -154,10 +187,43 @@ class Recorder:
         """Draws of the warm-up, among those between."""
         return np.clip(self.num_warmup - before, 0, after - before)
 
+    def _prepare(self, like: Drawn) -> None:
+        """Make the store, once it is known what a draw is."""
+        if self._store is None:
+            self._store, self._like = self._make_store((*self._shape, num_words(like))), like
+
+    # ---- what a checkpoint has of it -------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return numbers, and arrays, from which `restore` goes on; the draws kept are in their store."""
+        numbers = {
+            "total": dataclasses.astuple(self.total),
+            "warmup": dataclasses.astuple(self.warmup),
+            "seconds": self.seconds,
+        }
+        arrays = {"draw": self.draw}
+        for name, keeper in (("moments", self._gatherer), ("watch", self._watch)):
+            if keeper:
+                arrays |= {f"{name}/{part}": of for part, of in keeper.state().items()}
+        return numbers, arrays
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray], like: Drawn) -> None:
+        """Go on from a state; `like` has the shapes of a recorded draw."""
+        self.draw = arrays["draw"]
+        self.total, self.warmup = (Tally(*numbers[name]) for name in ("total", "warmup"))
+        self.seconds = float(numbers["seconds"])
+        for name, keeper in (("moments", self._gatherer), ("watch", self._watch)):
+            own = {part.removeprefix(f"{name}/"): of for part, of in arrays.items() if part.startswith(f"{name}/")}
+            if keeper:
+                keeper.restore(own, like)
+        self._prepare(like)
+        assert self._store is not None
+        self._store.check(self._finished)
+
     @property
-    def num_kept(self) -> int:
-        """Draws of each chain that a trace would have now."""
-        return self._largest()[1]
+    def number_of_last(self) -> int:
+        """The number of the last draw that a trace would have now, warm-up included."""
+        return self.num_warmup + (self._largest()[1] - 1) * self.thin
 
     def draws(self) -> Drawn:
         """Return the finished draws of the chains that `largest` chooses."""
@@ -212,10 +278,10 @@ class Recorder:
         return largest(self._finished)
 
     def _cut(self, chains: np.ndarray, count: int) -> Drawn:
-        if self._kept is None or self._like is None:
+        if self._store is None or self._like is None:
             raise RuntimeError("no draw was made")
         rows: Any = slice(None) if len(chains) == len(self.draw) else chains
-        words, position, verdict = self._kept[rows, :count], *self._like
+        words, position, verdict = self._store.array[rows, :count], *self._like
         ends = num_words(position)
         # Verdicts are gathered: every look through one of their fields would read all positions as well.
         gathered = jax.tree.map(lambda leaf: np.empty((*words.shape[:2], *leaf.shape), leaf.dtype), verdict)

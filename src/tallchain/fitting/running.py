@@ -28,13 +28,14 @@ from tallchain.checking.faults import SamplingError
 from tallchain.checking.joining import joined, last_positions, without_first
 from tallchain.checking.trace import Trace
 from tallchain.checks import are_possible
+from tallchain.ending import failed_check, has_scan, scanned
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in
 from tallchain.lockstep import Drawn
 from tallchain.prepared import Prepared
 from tallchain.progress import Show, shown
-from tallchain.sample import drawn, failed_check, has_scan, scanned
+from tallchain.sample import drawn
 from tallchain.surrogates.settling import Settled
 from tallchain.types import Array, PyTree, Verdict
 
