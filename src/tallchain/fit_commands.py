@@ -86,6 +86,10 @@ def fit(
     ] = TestChoice.AUTO,
     seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a fit that is there already.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="A folder to keep draws in: the same command goes on from there."),
+    ] = None,
     json: _Json = False,
     no_progress: NoProgress = False,
 ) -> None:
@@ -108,6 +112,7 @@ def fit(
         options: dict[str, Any] = {"weights": weights, "offset": offset, "prior": prior, "seed": seed}
         options |= {"missing": "drop" if drop_missing else "refuse", "num_draws": draws, "num_chains": chains}
         options |= {"max_seconds": math.inf if max_seconds is None else max_seconds, "progress": not no_progress}
+        options |= {"checkpoint": checkpoint}
         try:
             found = tallchain.fit(formula, rows, family=family, acceptance=_acceptance(test), **options)
         except SamplingError as error:

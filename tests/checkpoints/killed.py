@@ -2,42 +2,73 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-KINDS = ("draws", "moments", "adapted", "exact", "transition")
+KINDS = ("draws", "moments", "adapted", "exact", "transition", "fit", "command")
 
 
-def run(kind: str, folder: str | None) -> object:
-    """Make a run of a few seconds; with a folder, from its checkpoint."""
+def run(kind: str, folder: str | None) -> Any:
+    """Make a run of a few seconds, and return its trace; with a folder, from its checkpoint."""
+    if kind == "command":
+        return command(folder)
     import jax
 
     import tallchain as tc
 
-    random = np.random.default_rng(0)
     key, options = jax.random.key(1), {"num_chains": 16, "progress": False, "checkpoint": folder}
-    if kind in ("exact", "transition"):
-        x, group = random.normal(size=(5_000, 2)), random.integers(0, 40, 5_000)
-        y = random.random(5_000) < 1 / (1 + np.exp(-x @ [0.5, -0.5]))
-        groups = {"g": group} if kind == "transition" else None
-        prepared = tc.prepare(tc.models.Regression(tc.models.families.Bernoulli(), y=y, x=x, groups=groups), progress=False)
-        count = 600 if groups else 40_000
+    if kind in ("exact", "transition", "fit"):
+        model = tc.models.Regression(tc.models.families.Bernoulli(), **rows(has_groups=kind != "exact"))
+        if kind == "fit":
+            return tc.fit(model, num_draws=8_000, progress=False, checkpoint=folder).trace
+        prepared = tc.prepare(model, progress=False)
+        count = 600 if kind == "transition" else 40_000
         return tc.sample(key, prepared.kernel(), prepared.starts(jax.random.key(2), 16), count, **options)
-    data = random.normal(size=20_000).astype(np.float32)
+    data = np.random.default_rng(0).normal(size=20_000).astype(np.float32)
     posterior = tc.Posterior(lambda t: -0.5 * t @ t, lambda t, x: -0.5 * (x - t[0]) ** 2, temperature=100.0)
     kernel = tc.MetropolisHastings(posterior, tc.Shuffled(data, 50), proposal=tc.RandomWalk(0.2))
     more = {"moments": {"keep": "moments", "thin": 7}, "adapted": {"adapt": True, "num_warmup": 8_000}}.get(kind, {})
     return tc.sample(key, kernel, np.zeros(2, np.float32), 20_000, **options, **more)
 
 
-def numbers_of(trace: object) -> dict[str, np.ndarray]:
+def rows(*, has_groups: bool) -> dict[str, Any]:
+    """Features, outcomes and groups."""
+    random = np.random.default_rng(0)
+    x, group = random.normal(size=(5_000, 2)), random.integers(0, 40, 5_000)
+    y = random.random(5_000) < 1 / (1 + np.exp(-x @ [0.5, -0.5]))
+    return {"x": x, "y": y, "groups": {"g": group} if has_groups else None}
+
+
+def command(folder: str | None) -> Any:
+    """`tallchain fit` in this process."""
+    import pandas as pd
+
+    from tallchain.cli import main
+    from tallchain.fitting import Fit
+
+    with tempfile.TemporaryDirectory() as elsewhere:
+        of = rows(has_groups=True)
+        frame = pd.DataFrame({"a": of["x"][:, 0], "b": of["x"][:, 1], "g": of["groups"]["g"], "y": of["y"]})
+        frame.to_csv(f"{elsewhere}/rows.csv", index=False)
+        words = ["tallchain", "fit", "rows.csv", "y ~ a + b + (1 | g)", "--family", "bernoulli", "--no-progress"]
+        sys.argv = [*words, "--draws", "8000", *([] if folder is None else ["--checkpoint", os.path.abspath(folder)])]
+        os.chdir(elsewhere)
+        with contextlib.suppress(SystemExit):
+            main()
+        return Fit.load("fit").trace
+
+
+def numbers_of(trace: Any) -> dict[str, np.ndarray]:
     """Everything that must be the same."""
     import jax
 

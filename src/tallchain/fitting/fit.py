@@ -13,6 +13,7 @@ import numpy as np
 
 from tallchain.checking.replicas import LEAST_DRAWS, predictive_check
 from tallchain.fitting.advising import advice_of
+from tallchain.fitting.checkpointing import rounds_in
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
 from tallchain.fitting.running import Limits, Ran, dispersed, num_chains_for, run
@@ -61,6 +62,7 @@ def fit(
     scan: int = 8,
     check: bool = True,
     progress: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Fit:
     """Prepare, sample until the draws are enough, check them, and say what was done and how far to trust it.
 
@@ -89,36 +91,36 @@ def fit(
         scan: proposals at which every row is read at the end, unless the test is exact.
         check: compare outcomes with outcomes drawn from the fit (a posterior predictive check of a regression).
         progress: show what is going on (needs `rich`); without a terminal, a line every ten seconds or more.
+        checkpoint: a folder in which to keep the draws as they come. The same call goes on from there, however the
+            process before ended, and makes the same draws. It reads the data and prepares again; `max_seconds` is of
+            each call.
     """
     limits = _limits(num_draws, max_draws, max_seconds)
     _check(seed, num_chains, scan, check, progress)
-    began = time.perf_counter()
     of_formula = {"family": family, "prior": prior, "weights": weights, "offset": offset}
-    given = _given(model, data, of_formula, missing, initial, progress=progress)
-    reading = time.perf_counter() - began if isinstance(model, str) else 0.0
-    given = given.shuffled()
-    release()
-    prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
-    key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
-    chains = num_chains or num_chains_for(kernel)
-    release()
-    ran = run(
-        fold_in(key, 0),
-        kernel,
-        dispersed(prepared, fold_in(key, 1), chains),
-        chains,
-        limits,
-        scan=scan,
-        progress=progress,
-    )
     chosen: dict[str, Any] = {"num_draws": num_draws, "seed": seed, "num_chains": num_chains, "max_draws": max_draws}
     chosen |= of_formula | {"missing": missing, "max_seconds": max_seconds, "scan": scan, "acceptance": acceptance}
-    call = _call(model, data, chosen | {"proposal": proposal})
-    asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
-    release()
-    facts = _described(given, prepared, ran, asked, limits, fold_in(key, 2) if check else None)
-    release()
-    return Fit(given.model, ran.trace, facts, given.spec, prepared)
+    chosen |= {"proposal": proposal}
+    with rounds_in(checkpoint) as rounds:
+        began = time.perf_counter()
+        given = _given(model, data, of_formula, missing, initial, progress=progress)
+        reading = time.perf_counter() - began if isinstance(model, str) else 0.0
+        rounds.begin(model, given.asked.checksum, chosen)
+        given = given.shuffled()
+        release()
+        prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
+        key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
+        chains = num_chains or num_chains_for(kernel)
+        release()
+        starts = dispersed(prepared, fold_in(key, 1), chains)
+        options: dict[str, Any] = {"scan": scan, "progress": progress, "place": rounds.place}
+        ran = run(fold_in(key, 0), kernel, starts, chains, limits, **options)
+        call = _call(model, data, chosen)
+        asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
+        release()
+        facts = _described(given, prepared, ran, asked, limits, fold_in(key, 2) if check else None)
+        release()
+        return Fit(given.model, ran.trace, facts, given.spec, prepared)
 
 
 def _call(model: Any, data: Any, options: dict[str, Any]) -> str:

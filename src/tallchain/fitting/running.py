@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -112,8 +113,12 @@ def run(
     *,
     scan: int,
     progress: bool,
+    place: Callable[[int], Path | None] = lambda _: None,
 ) -> Ran:
-    """Run rounds until there are enough effective draws, or a limit is reached; then scan."""
+    """Run rounds until there are enough effective draws, or a limit is reached; then scan.
+
+    `place` says where each round has its checkpoint.
+    """
     watch = _Watch(time.perf_counter() + limits.max_seconds, progress=progress)
     warmup = _COSTLY_WARMUP if isinstance(kernel.proposal, CostlyProposal) else _WARMUP
     most = max(limits.max_draws // num_chains, 1)
@@ -126,7 +131,8 @@ def run(
     with catch_interrupt() as interrupt:
         while True:
             with watch.round(made * num_chains, warmup * num_chains) as report:
-                trace = _more(fold_in(key, number), kernel, starts, count, num_chains, warmup, trace, report)
+                options = {"num_chains": num_chains, "scan": 0, "progress": report, "checkpoint": place(number)}
+                trace = _more(fold_in(key, number), kernel, starts, count, warmup, trace, options)
             made += count
             if interrupt.is_set() or (trace.is_interrupted and not watch.is_over):
                 return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted")
@@ -176,13 +182,11 @@ def _more(
     kernel: MetropolisHastings,
     starts: PyTree,
     count: int,
-    num_chains: int,
     warmup: int,
     before: Trace | None,
-    report: Callable[[int, int], None],
+    options: dict[str, Any],
 ) -> Trace:
     """Draw some more; whatever happens, the draws before are not lost."""
-    options: dict[str, Any] = {"num_chains": num_chains, "scan": 0, "progress": report}
     if before is None:
         return drawn(key, kernel, starts, count, num_warmup=warmup, **options)
     try:
