@@ -56,6 +56,11 @@ def _wrap(words: np.ndarray) -> Array:
     return jr.wrap_key_data(jax.device_put(words), impl=_IMPLEMENTATION)
 
 
+def words_of(key: Array) -> tuple[int, ...]:
+    """Return the words of a key, as plain numbers."""
+    return tuple(np.asarray(jr.key_data(key)).tolist())
+
+
 def as_threefry(key: Array) -> Array:
     """Return a threefry key unchanged, and a hash of any other key; takes typed keys, and words as from `PRNGKey`.
 

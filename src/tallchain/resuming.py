@@ -16,7 +16,7 @@ from tallchain import lockstep
 from tallchain.checkpoints import CheckpointError, Folder, RunCheckpoint, described, opened, versions
 from tallchain.checkpoints.container import read
 from tallchain.checkpoints.folder import MANIFEST
-from tallchain.keys import make_key
+from tallchain.keys import make_key, words_of
 from tallchain.schedule import Kernel, Schedule
 from tallchain.types import Array, PyTree
 from tallchain.validation import brief
@@ -52,7 +52,7 @@ def checkpoint_of(
         return
     if not isinstance(place, str | os.PathLike):
         raise TypeError(f"`sample(checkpoint=...)` must be the name of a folder; got {brief(place)}.")
-    words = np.asarray(jr.key_data(key)).tolist()
+    words = words_of(key)
     identity = {name: str(value) for name, value in called._asdict().items()} | {"key": str(words)}
     identity |= {"recentre": getattr(recentre, "__qualname__", type(recentre).__qualname__)}
     identity |= described("initial", positions) | described("schedule", schedule) | described("kernel", kernel)

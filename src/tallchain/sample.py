@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal
 
@@ -19,13 +20,13 @@ from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.ending import End, Found, failed_check, has_scan, notes_of, scanned
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import fold_in, single_key
+from tallchain.keys import fold_in, single_key, words_of
 from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.residuals import digits, needs_float64
 from tallchain.resuming import Called, Place, begun, checkpoint_of
 from tallchain.schedule import Kernel, Schedule
-from tallchain.starts import is_one, one_per_chain
+from tallchain.starts import is_one, one_per_chain, start_of
 from tallchain.types import (
     Array,
     PyTree,
@@ -66,7 +67,8 @@ def sample(
         key: a JAX random key.
         kernel: the sampler.
         initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
-            readings are possible and some array has two axes or more, it is one per chain).
+            readings are possible and some array has two axes or more, it is one per chain); or a trace, to go on
+            where its chains are, with another key: `trace.extend` puts both together.
         num_samples: draws to make from each chain, after the warm-up.
         num_chains: chains in lockstep; many of them use the machine better than one.
         num_warmup: draws to make first and discard; their rows are counted in the trace.
@@ -182,8 +184,9 @@ def drawn(
     """As `sample`, without its warnings: the complaints of the trace say the same."""
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
-    thin = _thin(keep, thin, num_samples, num_chains)
     key = single_key("sample(key=...)", key)
+    initial, num_chains = start_of(initial, num_chains, words_of(key))
+    thin = _thin(keep, thin, num_samples, num_chains)
     schedule = Schedule() if schedule is None else schedule
     check_warmup(kernel, num_warmup, num_chains, schedule, recentre, adapt)
     num_draws = num_warmup + num_samples
@@ -224,13 +227,12 @@ def drawn(
             groups=saved.num_groups if saved else None,
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
         )
-        facts = {"names": names, "is_one_start": is_one_start}
+        facts = {"names": names, "is_one_start": is_one_start, "key": words_of(key)}
         end = End(recorder, warmup, schedule, kernel, began, notes, {"like": initial, **facts})
-        with (
-            progress_bar(progress, num_draws * num_chains) as show,
-            saving(recorder, lambda: end.trace(end.last(), Found(), is_interrupted=True)),
-        ):
+        with ExitStack() as during:
+            show = during.enter_context(progress_bar(progress, num_draws * num_chains))
             run = end.resume(saved, positions, runner) if saved else None
+            during.enter_context(saving(recorder, lambda: end.trace(end.last(), Found(), is_interrupted=True)))
             report = partial(show_and_check, show, end.kernel, positions)
             if recorder.num_finished < num_draws:
                 run = run or runner(end.kernel).start(positions)

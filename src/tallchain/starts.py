@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallchain.checking.joining import last_positions
+from tallchain.checking.trace import Trace
 from tallchain.checks import are_scalars, check_position
 from tallchain.schedule import Kernel
 from tallchain.types import PyTree
+
+
+def start_of(initial: Any, num_chains: int, key: tuple[int, ...]) -> tuple[PyTree, int]:
+    """Return a start and the number of chains: where the chains of a trace are, if it is one."""
+    if not isinstance(initial, Trace):
+        return initial, num_chains
+    if num_chains not in (1, initial.num_chains):
+        raise ValueError(
+            f"`sample(initial=trace, num_chains={num_chains})`: the trace has {initial.num_chains} chains; leave "
+            "`num_chains` out."
+        )
+    if initial.key == key:
+        raise ValueError(
+            "`sample(key=..., initial=trace)`: the trace was made with this key, and would get the same random numbers "
+            "again. Give another, such as `jax.random.fold_in(key, 1)`."
+        )
+    if not initial.num_draws:
+        raise ValueError("`sample(initial=trace)`: the trace has no draws to go on from.")
+    return last_positions(initial), initial.num_chains
 
 
 def one_per_chain(kernel: Kernel, initial: PyTree, num_chains: int) -> PyTree:

@@ -6,6 +6,7 @@ import dataclasses
 import warnings
 from typing import Any
 
+import jax
 import numpy as np
 
 from tallchain.acceptance.stopping import LEAST_ROWS
@@ -14,11 +15,15 @@ from tallchain.checking.moments import Moments
 from tallchain.checking.summary import Rows, Summary, few
 from tallchain.checking.verdict import Scan
 from tallchain.digest import COUNTED
-from tallchain.names import all_coordinates, coordinates, named_leaves
+from tallchain.names import all_coordinates, coordinates, in_order_of, named_leaves
 from tallchain.schedule import Kernel
 from tallchain.settings import Settings
 from tallchain.types import PyTree, Verdict
+from tallchain.validation import brief
 
+BY_DRAW = ("is_accepted", "rows_read", "rows_scanned", "log_ratio", "is_invalid")
+"""Fields by (chain, draw), with the extras."""
+_TIMES = ("seconds", "compile_seconds", "scan_seconds")
 _FEW_SHARE = 0.01  # of the decisions that may use very few rows
 
 
@@ -76,6 +81,7 @@ class Trace:
             length would cost more than half of the draws.
         is_one_start: all chains started from the same position.
         notes: what else happened during the run, in words.
+        key: the words of the key that determined the draws, if it is known.
         names: labels for the entries of a vector, by its name in `variables`; they name the parameters in the summary,
             and are coordinates of the DataTree.
         settings: test, proposal, prior and temperature, in words.
@@ -104,6 +110,7 @@ class Trace:
     left_out: dict[int, int] = dataclasses.field(default_factory=dict)
     is_one_start: bool = False
     notes: tuple[str, ...] = ()
+    key: tuple[int, ...] = ()
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     settings: Settings | None = None
     scan: Scan | None = None
@@ -138,6 +145,28 @@ class Trace:
     def variables(self) -> dict[str, np.ndarray]:
         """The draws by name: the keys of a dict, the fields of a record, or "position" for a single array."""
         return named_leaves(self.position)
+
+    def extend(self, more: Trace) -> Trace:
+        """Return these draws and `more` of the same chains, which went on from here (`sample(initial=trace)`).
+
+        The kernel, the scan and what else is of the end are those of `more`.
+        """
+        _check_extension(self, more)
+        position = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), self.position, more.position)
+        values: dict[str, Any] = {
+            name: np.concatenate([getattr(of, name) for of in (self, more)], 1) for name in BY_DRAW
+        }
+        values |= {name: getattr(self, name) + getattr(more, name) for name in _TIMES}
+        return dataclasses.replace(
+            more,
+            position=in_order_of(position, self.position),
+            extras={name: np.concatenate([self.extras[name], more.extras[name]], 1) for name in self.extras},
+            warmup=self.warmup + more.warmup,
+            all_decisions=None if self.all_decisions is None else self.decisions + more.decisions,
+            is_one_start=self.is_one_start,
+            notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
+            **values,
+        )
 
     def complaints(self) -> list[str]:
         """Describe what may be wrong with the draws; empty if nothing was found."""
@@ -217,6 +246,31 @@ class Trace:
         interrupted = ", interrupted" if self.is_interrupted else ""
         thinned = f", one in {self.thin} of those made" if self.thin > 1 else ""
         return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{thinned}{interrupted})"
+
+
+def _check_extension(trace: Trace, more: Any) -> None:
+    """Refuse draws that did not go on from a trace."""
+    if not isinstance(more, Trace):
+        raise TypeError(f"`trace.extend(more)` must be a Trace; got {brief(more)}.")
+    if trace.moments is not None or more.moments is not None:
+        raise ValueError('`trace.extend(more)`: moments of two runs (keep="moments") cannot be put together.')
+    if trace.left_out or more.left_out:
+        raise ValueError(
+            "`trace.extend(more)`: chains were left out of an interrupted run, so the others do not match."
+        )
+    for what, of in (
+        ("chains", lambda each: each.num_chains),
+        ("rows", lambda each: each.num_rows),
+        ("parameters", lambda each: {name: leaf.shape[2:] for name, leaf in each.variables().items()}),
+        ("thinning", lambda each: each.thin),
+        ("sampler", lambda each: each.settings),
+        ("reports of the test", lambda each: sorted(each.extras)),
+    ):
+        if of(trace) != of(more):
+            raise ValueError(
+                f"`trace.extend(more)`: the {what} of both must be the same; got {brief(of(trace))} and "
+                f"{brief(of(more))}."
+            )
 
 
 def _words_of(left_out: dict[int, int], *, has_moments: bool) -> list[str]:

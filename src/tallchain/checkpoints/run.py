@@ -1,7 +1,8 @@
 """What a run writes after its chunks, and what it goes on from.
 
 A state is written after every chunk, unless that would take more than a fiftieth of the time: then after some of them.
-Chunks take a second or less. Once a second, and at the end, it is flushed to the disk as well.
+A process that is killed then loses nothing that it has finished. Once a second, and at the end, the state is flushed to
+the disk as well, for a machine that is switched off.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class RunCheckpoint:
         self._token = folder.token
         self._draws: DrawsFile | None = None
         self._lanes: list[np.ndarray] = []
-        self._next, self._last_flush = 0.0, -_FLUSHED
+        self._next, self._next_flush = 0.0, time.perf_counter() + _FLUSHED
 
     def store(self, shape: tuple[int, int, int]) -> DrawsFile:
         """Return where draws of this shape go; those that are there are checked."""
@@ -110,7 +111,7 @@ class RunCheckpoint:
         more, others = self._warmup.state()
         arrays |= others | {f"lanes/{k}": leaf for k, leaf in enumerate(self._lanes)}
         facts |= more | {"token": self._token, "num_lanes": len(self._lanes)}
-        is_flushed = is_last or begun - self._last_flush > _FLUSHED
+        is_flushed = is_last or begun > self._next_flush
         with self.folder.writing():
             if self._draws is not None:
                 arrays["sums"] = self._draws.sums
@@ -118,8 +119,11 @@ class RunCheckpoint:
                     self._draws.flush()
             container.write(self.folder.path / STATE, facts, arrays, is_flushed=is_flushed)
         now = time.perf_counter()
-        self._next = now + _SHARE * (now - begun)
-        self._last_flush = now if is_flushed else self._last_flush
+        later = now + _SHARE * (now - begun)
+        if is_flushed:
+            self._next_flush = max(later, now + _FLUSHED)
+        else:
+            self._next = later
 
     def close(self) -> None:
         """Let go of the files."""

@@ -26,7 +26,7 @@ import numpy as np
 from tallchain.abilities import CostlyProposal
 from tallchain.checking.convergence import MOST_R_HAT, convergence_of
 from tallchain.checking.faults import SamplingError
-from tallchain.checking.joining import joined, last_positions, without_first
+from tallchain.checking.joining import last_positions, without_first
 from tallchain.checking.trace import Trace
 from tallchain.checks import are_possible
 from tallchain.ending import failed_check, has_scan, scanned
@@ -202,7 +202,7 @@ def _both(before: Trace, after: Trace) -> Trace:
     """Join them, unless chains of an interrupted round are missing."""
     if after.left_out:
         return dataclasses.replace(before, is_interrupted=True, kernel=after.kernel)
-    return joined(before, after)
+    return before.extend(after)
 
 
 def _judged(trace: Trace, wanted: int) -> tuple[Trace, float]:
