@@ -222,7 +222,7 @@ def test_killed_twenty_times(tmp_path: Path, kind: str) -> None:
     """At random: while importing, compiling, drawing and writing."""
     here = str(Path(__file__).parents[1] / "killed.py")
     subprocess.run([sys.executable, here, kind, "-", str(tmp_path / "whole.npz")], check=True)
-    times = kill_until_done(kind, tmp_path / "run", tmp_path / "found.npz", kills=20, seconds=9.0, seed=SEED)
+    times = kill_until_done(kind, tmp_path / "run", tmp_path / "found.npz", kills=20, seconds=5.0, seed=SEED)
     print(f"{kind}: killed after {', '.join(f'{each:.1f}' for each in times)} s")
     with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "found.npz") as found:
         assert set(whole.files) == set(found.files)
