@@ -43,6 +43,7 @@ PLAN = [
     {"plots": ("plots",)},
     {"report": ("report",)},
     {"fitting": ("fitting",)},
+    {"bridges": ("bridges",)},
     {"tallchain": ("__init__",)},
     {"experiments": ("experiments", "pictures")},
     {"cli": ("cli", "fit_commands", "reproduce", "__main__")},

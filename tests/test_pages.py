@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 NAMED = [name for name in families.__all__ if issubclass(getattr(families, name), Family) and name != "Family"]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "stochastic-gradients.md"])
+@pytest.mark.parametrize("page", [*PAGES, "stochastic-gradients.md", "from-blackjax.md"])
 def test_short_examples_work(page: str) -> None:
     pytest.importorskip("pandas" if page in PAGES else "blackjax")
     found = doctest.testfile(str(DOCS / page), module_relative=False)
