@@ -16,6 +16,7 @@ from tallchain.formulas.plan import Plan
 from tallchain.formulas.reading import FormulaError
 from tallchain.tables import Table
 from tallchain.tables.table import Report
+from tallchain.validation import RowError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,11 @@ class Learned:
     def num_kept(self) -> int:
         """Rows that are kept."""
         return self.num_rows if self.keep is None else int(np.count_nonzero(self.keep))
+
+
+def by_row_of_table(error: Exception, keep: np.ndarray | None) -> Exception:
+    """Return an error about a row that was kept with the number that the row has in the table."""
+    return error.of(int(np.flatnonzero(keep)[error.row])) if keep is not None and isinstance(error, RowError) else error
 
 
 class _Pass(NamedTuple):
