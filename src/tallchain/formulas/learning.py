@@ -90,7 +90,7 @@ def _first_pass(plan: Plan, table: Table, report: Report | None, *, drop: bool) 
         found = {name: coder.add(block[name]) for name, coder in coders.items()}
         for name, coder in coders.items():
             if coder.count > MOST_LEVELS and name not in of_groups:
-                raise too_many(plan.call, name)
+                raise too_many(plan.call, name, coder.values)
         for name, is_missing in (found | dict(missing_numbers(block, numbers))).items():
             lacks_some |= is_missing
             missing[name] += int(np.count_nonzero(is_missing))
