@@ -261,10 +261,10 @@ def _acceptance(test: TestChoice) -> Any:
 
 
 def _save_draws(error: SamplingError, folder: Path) -> None:
-    from tallchain.fitting.saving import DRAWS, written
+    from tallchain.fitting.saving import DRAWS, write_draws, written
 
     tree = error.trace.to_datatree()
-    written(folder / DRAWS, lambda path: tree.to_netcdf(path, engine="h5netcdf"))
+    written(folder / DRAWS, lambda path: write_draws(tree, path))
     print(f"The draws that were finished are in {folder / DRAWS}.", file=sys.stderr)
 
 
