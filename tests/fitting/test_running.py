@@ -7,6 +7,7 @@ import math
 import signal
 import threading
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,6 +90,21 @@ def test_an_interrupt_keeps_the_draws(prepared: tc.Prepared) -> None:
     assert found.trace.is_interrupted
     assert found.why == "the run was interrupted"
     assert found.trace.num_draws > 0
+
+
+def test_an_interrupt_of_the_scan_is_known(prepared: tc.Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = running.scanned
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(running, "scanned", interrupted)
+    found = ran(prepared, SHORT, prepared.kernel(tc.Penalty()))
+    assert found.is_enough
+    assert found.is_scan_cut
+    assert found.trace.scan is None
+    assert not found.trace.is_interrupted
 
 
 def test_starts_are_farther_out_than_draws(prepared: tc.Prepared) -> None:

@@ -17,6 +17,7 @@ from tallchain.fitting.checkpointing import rounds_in
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
 from tallchain.fitting.running import Limits, Ran, dispersed, num_chains_for, run
+from tallchain.fitting.variables import check_names
 from tallchain.interrupts import catch_interrupt
 from tallchain.keys import fold_in, make_key
 from tallchain.memory import release
@@ -34,7 +35,7 @@ from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
 from tallchain.surrogates.no_reference import NoReferenceError
 from tallchain.types import AcceptanceTest, Array, Proposal, PyTree
-from tallchain.validation import brief, check_switch, is_positive, is_whole
+from tallchain.validation import RowError, brief, check_switch, is_positive, is_whole
 
 if TYPE_CHECKING:
     from tallchain.formulas import Spec
@@ -146,6 +147,8 @@ class _Given(NamedTuple):
     """The arguments of `prepare`."""
     asked: Asked
     spec: Spec | None = None
+    keep: np.ndarray | None = None
+    """Which rows of the table are in the model; None for all."""
 
     def shuffled(self) -> _Given:
         """Copy the rows of a table in random order, and let go of the design that was made of it."""
@@ -168,6 +171,7 @@ def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, init
         if value is not None:
             raise TypeError(f"`fit(model, {name}=...)` goes with a formula; got {brief(value)}. Give it to the model.")
     if isinstance(model, Regression):
+        check_names("fit(model)", model)
         return _Given(model, (model, data, initial), Asked())
     if isinstance(model, Posterior):
         return _Given(None, (model, data, initial), Asked())
@@ -194,13 +198,18 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, 
     outcome = built.spec.plan.outcome.text
     asked = Asked(formula=formula, outcome=outcome, checksum=table.checksum(), num_dropped=built.num_dropped)
     asked = asked._replace(words=built.words, dropped=built.missing, outcome_levels=built.spec.outcome_levels)
-    return _Given(built.model, (built.model,), asked, built.spec)
+    check_names(f"fit({formula!r})", built.model)
+    return _Given(built.model, (built.model,), asked, built.spec, built.keep)
 
 
 def _prepared(given: _Given, seed: int, *, progress: bool) -> Prepared:
     """Prepare; where there is no mode, name the columns that are to blame, if they are."""
     try:
         return prepare(*given.rows, seed=seed, progress=progress)
+    except RowError as error:
+        from tallchain.formulas.learning import by_row_of_table
+
+        raise by_row_of_table(error, given.keep) from error
     except NoReferenceError as error:
         model = given.model
         if model is None:

@@ -64,6 +64,8 @@ class Ran(NamedTuple):
     is_enough: bool
     why: str
     """If they are not, in words."""
+    is_scan_cut: bool = False
+    """Whether Ctrl-C came before a scan that was asked for was done."""
 
 
 def num_chains_for(kernel: MetropolisHastings) -> int:
@@ -135,7 +137,8 @@ def run(
                 trace = _more(fold_in(key, number), kernel, starts, count, warmup, trace, options)
             made += count
             if interrupt.is_set() or (trace.is_interrupted and not watch.is_over):
-                return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted")
+                is_cut = bool(scan) and has_scan(kernel)
+                return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted", is_cut)
             trace, growth = _judged(dataclasses.replace(trace, is_interrupted=False), limits.num_draws)
             why = _why_to_stop(made >= most, limits, watch) if growth > 1 else ""
             if growth <= 1 or why:
@@ -144,7 +147,7 @@ def run(
             count, number = max(min(more, most - made), 1), number + 1
         if scan and has_scan(kernel):
             trace = _scanned(trace, scan, fold_in(key, _SCAN_KEY), interrupt, progress=progress)
-    return Ran(trace, growth <= 1, why)
+    return Ran(trace, growth <= 1, why, trace.scan is None and interrupt.is_set())
 
 
 class _Watch:
