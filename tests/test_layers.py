@@ -23,6 +23,7 @@ PLAN = [
             "keys",
             "threefry",
             "names",
+            "coordinates",
             "files",
             "caching",
             "frames",

@@ -31,6 +31,13 @@ def test_the_recipe_for_gradients_works() -> None:
     assert found.failed == 0
 
 
+@pytest.mark.slow
+def test_constrained_parameters_work() -> None:
+    found = doctest.testfile(str(DOCS / "own-model.md"), module_relative=False)
+    assert found.attempted > 5
+    assert found.failed == 0
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_every_family_has_a_row_in_the_table(name: str) -> None:
     (row,) = re.findall(rf"^\| `{name}\(.*", (DOCS / "regressions.md").read_text(), re.MULTILINE)

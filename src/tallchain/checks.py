@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallchain.abilities import ReadingProposal
+from tallchain.coordinates import as_given, coordinates_of
 from tallchain.functions import QUICKLY, program
+from tallchain.names import in_order_of
 from tallchain.types import Array, Posterior, PyTree, Source, Target
 from tallchain.validation import brief, is_traced
 
@@ -35,6 +37,22 @@ def check_position(call: str, position: Any) -> PyTree:
     return arrays
 
 
+def position_of(call: str, posterior: Posterior, parameters: Any) -> PyTree:
+    """Return the position of parameters that a user gave, one or many; `call` is like "sample(initial=...)".
+
+    A posterior without constraints takes its parameters as they are, and they are checked later.
+    """
+    coordinates = coordinates_of(posterior)
+    if coordinates is None:
+        return parameters
+    arrays = in_order_of(check_position(call, parameters), parameters)
+    _check_floats(call, arrays)
+    try:
+        return coordinates.unconstrain(arrays)
+    except ValueError as error:
+        raise ValueError(f"`{call}`: {error}") from error
+
+
 class Movable(Protocol):
     """What moves positions: a proposal, or the dynamics of a kernel without a test."""
 
@@ -49,8 +67,7 @@ def check_start(call: str, target: Target, proposal: Movable, bound: Any, positi
     first = jax.tree.map(lambda leaf: leaf[0], positions)
     if surrogate is not None:
         surrogate.check(first)
-    check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, first)
-    check_likelihood(posterior.log_likelihood, first, source)
+    check_functions(posterior, first, source)
     row = jax.tree.map(lambda leaf: leaf[0], source.some_rows(1))
     _ask_about_row(posterior.log_likelihood, first, row, source.population.total)
     if bound is not None:
@@ -69,6 +86,13 @@ def check_posterior(call: str, posterior: Any) -> None:
     if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
         hint = " Use `regression.posterior`." if hasattr(posterior, "posterior") else ""
         raise TypeError(f"`{call}(posterior=...)` must be a Posterior(...); got {brief(posterior)}.{hint}")
+
+
+def check_functions(posterior: Posterior, position: PyTree, source: Source) -> None:
+    """Refuse a log prior, or a log likelihood, that is not one float at this position; nothing is computed."""
+    log_prior, log_likelihood, parameters = as_given(posterior, position)
+    check_scalar("log_prior(position)", "Sum over the coordinates.", log_prior, parameters)
+    check_likelihood(log_likelihood, parameters, source)
 
 
 def check_likelihood(log_likelihood: Any, position: PyTree, source: Source) -> None:

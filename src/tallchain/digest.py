@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from tallchain.arrays import dot
+from tallchain.coordinates import Coordinates
 from tallchain.packing import Chunk, unpack_traced
 from tallchain.types import Array
 
@@ -30,12 +31,14 @@ class Shapes(NamedTuple):
 
     leaves: tuple[Any, ...]
     structure: Any
+    coordinates: Coordinates | None = None
+    """Of a posterior with constraints, whose parameters are to be summarised."""
 
     @classmethod
-    def of(cls, like: Any) -> Shapes:
+    def of(cls, like: Any, coordinates: Coordinates | None = None) -> Shapes:
         """Return the shapes of a tree."""
         leaves, structure = jax.tree.flatten(like)
-        return cls(tuple(leaves), structure)
+        return cls(tuple(leaves), structure, coordinates)
 
     @property
     def like(self) -> Any:
@@ -43,14 +46,20 @@ class Shapes(NamedTuple):
         return jax.tree.unflatten(self.structure, self.leaves)
 
     @property
+    def parameters(self) -> Any:
+        """The shapes of what users see of a position."""
+        position = self.like.position
+        return position if self.coordinates is None else jax.eval_shape(self.coordinates.constrain, position)
+
+    @property
     def num_coordinates(self) -> int:
-        """Numbers of a position."""
-        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.like.position))
+        """Numbers of it."""
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.parameters))
 
     @property
     def dtype(self) -> Any:
-        """In which to compute with positions."""
-        return jnp.result_type(jnp.float32, *(leaf.dtype for leaf in jax.tree.leaves(self.like.position)))
+        """In which to compute with them."""
+        return jnp.result_type(jnp.float32, *(leaf.dtype for leaf in jax.tree.leaves(self.parameters)))
 
 
 class Span(NamedTuple):
@@ -233,7 +242,10 @@ def _histogram(draws: Array, is_counted: Array, grid: Grid, bins: int) -> Array:
 
 def _counted(record: Array, span: Span, shapes: Shapes) -> tuple[Array, Array, Array]:
     """Return the draws (chain, slot, coordinate), NaN in place of infinity; their numbers; and which of them count."""
-    leaves = jax.tree.leaves(unpack_traced(record, shapes.like).position)
+    position = unpack_traced(record, shapes.like).position
+    if shapes.coordinates is not None:
+        position = jax.vmap(jax.vmap(shapes.coordinates.constrain))(position)
+    leaves = jax.tree.leaves(position)
     flat = [leaf.reshape(*record.shape[:2], -1).astype(shapes.dtype) for leaf in leaves]
     index, is_made = span.numbers(record.shape[1])
     draws = jnp.concatenate(flat, 2)

@@ -21,6 +21,11 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
     return _by_name(_walk(tree, ()))
 
 
+def leaf_names(tree: PyTree) -> list[str]:
+    """Return the names of the leaves, in the order in which JAX flattens the tree."""
+    return list(_by_name(jax.tree_util.tree_leaves_with_path(tree)))
+
+
 def _by_name(leaves: list[tuple[tuple[Any, ...], Any]]) -> dict[str, Any]:
     named = {jax.tree_util.keystr(path, simple=True, separator=".") or "position": leaf for path, leaf in leaves}
     if len(named) < len(leaves):  # as for {"a": {"b": ...}, "a.b": ...}

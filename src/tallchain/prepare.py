@@ -12,6 +12,7 @@ import numpy as np
 
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.bounds.regression import is_bounded
+from tallchain.checks import position_of
 from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.models.likelihood import regression_of
@@ -68,7 +69,8 @@ def prepare(
         posterior: log prior, log likelihood of one row, temperature; or a `Regression`, which has its rows and a start.
         data: all rows, as for a source: an array, a pytree of arrays with the rows along the first axis, or a frame.
             One shuffled copy is made. Or a source, e.g. `Shuffled(data, 50, seed=3)`, which is not copied.
-        initial: a position to start the search for the mode from.
+        initial: a position to start the search for the mode from; of a posterior with constraints, parameters that
+            keep them.
         orders: of the expansions to try, until one needs only about the least batch.
         batch_size: m, the rows between two judgements, at least; None for 20 if these are enough for a variance of 1,
             and 50 otherwise.
@@ -158,7 +160,7 @@ def _model(posterior: Any, data: Any, initial: Any) -> tuple[Posterior, Any, Any
     if data is None or initial is None:
         what = "data" if data is None else "initial"
         raise TypeError(f"`prepare(posterior, data, initial)` needs `{what}`, unless the first is a Regression.")
-    return posterior, data, initial
+    return posterior, data, position_of("prepare(initial=...)", posterior, initial)
 
 
 def _at_mode_or_bulk(

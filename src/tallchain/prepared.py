@@ -11,6 +11,7 @@ from typing import Any
 from tallchain.acceptance import MHSS, Confidence, Penalty
 from tallchain.acceptance.exact.base import PoissonTest
 from tallchain.acceptance.stopping import LEAST_ROWS
+from tallchain.coordinates import parameters_of
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import single_key
 from tallchain.parts import replace
@@ -39,7 +40,10 @@ class Prepared:
     source: Source
     """All rows, each once; `kernel` reads them as `influence` says."""
     reference: Reference | Settled
-    """Where the surrogate was expanded: the mode, or a place in the bulk of a posterior that has none."""
+    """Where the surrogate was expanded: the mode, or a place in the bulk of a posterior that has none.
+
+    In the coordinates of the sampler, as the surrogate and the proposal; `posterior.constrain` has its parameters.
+    """
     normal: Laplace | None
     """The normal distribution with the mode and curvature of the posterior; None where there is no mode."""
     surrogate: Taylor | Predictors | None
@@ -113,6 +117,10 @@ class Prepared:
 
     def starts(self, key: Array, num_chains: int) -> PyTree:
         """Draw a start for every chain from the Laplace approximation, or from draws of the surrogate posterior."""
+        return parameters_of(self.posterior, self.positions(key, num_chains))
+
+    def positions(self, key: Array, num_chains: int) -> PyTree:
+        """As `starts`, in the coordinates of the sampler: the same for a posterior without constraints."""
         if not is_whole(num_chains, least=1):
             raise ValueError(f"`starts(num_chains=...)` must be a whole number, at least 1; got {brief(num_chains)}.")
         key = single_key("starts(key=...)", key)

@@ -15,8 +15,9 @@ from tallchain.checking.faults import SamplingError, saving, warn_of
 from tallchain.checking.recorder import InMemory, Recorder
 from tallchain.checking.trace import Trace
 from tallchain.checking.violations import show_and_check
-from tallchain.checks import check_start
+from tallchain.checks import check_start, position_of
 from tallchain.chunks import fill, progress_bar, slots_within
+from tallchain.coordinates import coordinates_of, shapes_of_parameters
 from tallchain.ending import End, Found, failed_check, has_scan, notes_of, scanned
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
@@ -68,7 +69,8 @@ def sample(
         kernel: the sampler.
         initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
             readings are possible and some array has two axes or more, it is one per chain); or a trace, to go on
-            where its chains are, with another key: `trace.extend` puts both together.
+            where its chains are, with another key: `trace.extend` puts both together. Of a posterior with constraints,
+            parameters that keep them.
         num_samples: draws to make from each chain, after the warm-up.
         num_chains: chains in lockstep; many of them use the machine better than one.
         num_warmup: draws to make first and discard; their rows are counted in the trace.
@@ -96,6 +98,8 @@ def sample(
             however the process before ended, and makes the same draws; another call is refused. The draws are then in
             a file and not in memory.
     """
+    if isinstance(kernel, Kernel) and not isinstance(initial, Trace):  # other kernels are refused below
+        initial = position_of("sample(initial=...)", kernel.posterior, initial)
     trace = drawn(
         key,
         kernel,
@@ -141,26 +145,18 @@ def resume(
         chunk_size: as for `sample`.
     """
     found = begun(checkpoint)
-    initial = found.initial if initial is None else initial
-    if initial is None:
+    if initial is not None:
+        initial = position_of("resume(initial=...)", kernel.posterior, initial)
+    elif found.initial is None:
         raise TypeError(
             f"`resume({str(checkpoint)!r}, ...)`: give `initial`, as it was given to `sample`: the positions are "
             "records of a class of their own, which a checkpoint does not hold."
         )
-    options: dict[str, Any] = found.called._asdict()
-    return sample(
-        found.key,
-        kernel,
-        initial,
-        options.pop("num_samples"),
-        **options,
-        schedule=schedule,
-        recentre=recentre,
-        scan=scan,
-        progress=progress,
-        chunk_size=chunk_size,
-        checkpoint=checkpoint,
-    )
+    options: dict[str, Any] = found.called._asdict() | {"schedule": schedule, "recentre": recentre, "scan": scan}
+    options |= {"progress": progress, "chunk_size": chunk_size, "checkpoint": checkpoint}
+    trace = drawn(found.key, kernel, found.initial if initial is None else initial, **options)
+    warn_of(trace, stacklevel=2)
+    return trace
 
 
 def drawn(
@@ -181,7 +177,7 @@ def drawn(
     chunk_size: int | None = None,
     checkpoint: Place | None = None,
 ) -> Trace:
-    """As `sample`, without its warnings: the complaints of the trace say the same."""
+    """As `sample`, from a position of the sampler, and without warnings: the complaints of the trace say the same."""
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
     key = single_key("sample(key=...)", key)
@@ -194,7 +190,7 @@ def drawn(
     warmup = Warmup(kernel, num_chains, num_warmup, recentre, adapt=bool(adapt))
     positions = one_per_chain(kernel, initial, num_chains)
     one = jax.tree.map(lambda leaf: leaf[0], positions)
-    names = labels_of(kernel.posterior, one)
+    names = labels_of(kernel.posterior, shapes_of_parameters(kernel.posterior, one))
     least = schedule.check(kernel, one, num_draws)
     if least is not None and isinstance(kernel, MetropolisHastings):
         wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)
@@ -214,6 +210,7 @@ def drawn(
             thin=thin,
             with_moments=keep == "moments",
             watch=warmup.watch,
+            coordinates=coordinates_of(kernel.posterior),
             store=saved.store if saved else InMemory,
         )
         kernel = warmup.started(kernel)

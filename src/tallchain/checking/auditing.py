@@ -28,7 +28,7 @@ from tallchain.checking.errors import Z, decisions_of, mean_of, outcomes_of, rea
 from tallchain.checking.findings import Audit
 from tallchain.checking.records import Cost, Decisions, Drift, Size
 from tallchain.checking.scan import Pairs, make_pairs, row_moments
-from tallchain.checking.trace import Trace
+from tallchain.checking.trace import Trace, in_coordinates_of
 from tallchain.checking.trials import choose_trials, repeat
 from tallchain.checks import are_scalars
 from tallchain.firefly import FireflyMC
@@ -93,13 +93,13 @@ def audit(
     _check_numbers(num_decisions, num_trials, seed, max_log_ratio, tolerance, drift_tolerance)
     progress = check_switch("audit", "progress", progress)
     num_decisions, num_trials = int(num_decisions), None if num_trials is None else int(num_trials)
-    _check_trace(kernel, trace)
+    trace = _checked(kernel, trace)
     began = time.perf_counter()
     key = make_key(seed)
     pair_key, trial_key = fold_in(key, 0), fold_in(key, 1)
     with catch_interrupt() as interrupt:  # to the end: what follows the repeats takes seconds, and would lose them
         with digits(kernel.in_float64):
-            pairs = make_pairs(kernel, trace.position, num_decisions, pair_key)
+            pairs = make_pairs(kernel, trace.unconstrained, num_decisions, pair_key)
             log_ratio = exact_log_ratios(kernel, pairs, interrupt, progress=progress)
             count = choose_trials(kernel, trace, num_decisions) if num_trials is None else num_trials
             trials = repeat(kernel, pairs, count, key=trial_key, interrupt=interrupt, progress=progress)
@@ -152,7 +152,7 @@ def _check_numbers(
             raise ValueError(f"`audit({name}=...)` must be a positive number; got {brief(value)}.")
 
 
-def _check_trace(kernel: Any, trace: Any) -> None:
+def _checked(kernel: Any, trace: Any) -> Trace:
     if not isinstance(kernel, MetropolisHastings):
         hint = " A trace loses its kernel when it is pickled: give the one that made it." if kernel is None else ""
         if isinstance(kernel, FireflyMC):
@@ -173,7 +173,8 @@ def _check_trace(kernel: Any, trace: Any) -> None:
             f"`audit(kernel, trace)`: the trace was made from {trace.num_rows:,} rows, and the kernel's source has "
             f"{num_rows:,}. Give the kernel that made the trace."
         )
-    position = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), trace.position)
+    trace = in_coordinates_of("audit(trace=...)", kernel, trace)
+    position = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), trace.unconstrained)
     if not are_scalars(kernel.target, position):
         raise ValueError(
             "`audit(kernel, trace)`: the kernel's log prior and log likelihood do not take the positions of the trace, "
@@ -186,6 +187,7 @@ def _check_trace(kernel: Any, trace: Any) -> None:
             "`audit(kernel, trace)`: the draws were made with a different surrogate than the kernel's, as after "
             "`sample(recentre=...)`. Audit the kernel that made them: `audit(trace.kernel, trace)`."
         )
+    return trace
 
 
 def _is_same(surrogate: Any, other: Any) -> bool:

@@ -13,7 +13,7 @@ from jax import lax
 from tallchain.acceptance.bound import bound_of
 from tallchain.checking.records import Estimate
 from tallchain.checking.scan import Pairs, begin, make_pairs
-from tallchain.checking.trace import Trace
+from tallchain.checking.trace import Trace, in_coordinates_of
 from tallchain.functions import program
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, make_key, split
@@ -89,12 +89,12 @@ def bound_limits(
                 f"`bound_limits({name}=...)` must be a whole number, at least {least}; got {brief(value)}."
             )
     rows_stored = min(rows_stored, kernel.source.population.num_rows)
-    key = make_key(seed)
+    trace, key = in_coordinates_of("bound_limits(trace=...)", kernel, trace), make_key(seed)
     pair_key, row_key = fold_in(key, 0), fold_in(key, 1)
     width = kernel.source.width(rows_stored)
     looks = -(-rows_stored // width)
     with digits(kernel.in_float64):
-        pairs = make_pairs(kernel, trace.position, num_proposals, pair_key)
+        pairs = make_pairs(kernel, trace.unconstrained, num_proposals, pair_key)
         rows = np.asarray(_rows(kernel, pairs, split(row_key, num_proposals), width=width, looks=looks), np.float64)
     b = float(np.median(trace.rows_read))
     random = np.random.default_rng(seed)

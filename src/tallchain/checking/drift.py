@@ -130,19 +130,30 @@ class Basis(NamedTuple):
 
     mean: np.ndarray
     sd: np.ndarray
+    is_moving: np.ndarray
+    """Which of the user's parameters have moved."""
     factors: np.ndarray
     """(feature, 2): the two coordinates whose product a feature is; -1 for a factor of 1."""
     name: str
     covariances: np.ndarray
-    """(part, 2 d, feature): with the d standardised coordinates, then with their squares, over parts of the trace."""
+    """(part, 2 d, feature): with the d standardised parameters, then with their squares, over parts of the trace.
+
+    With constraints, parameters are other functions of the position than features are made of: see `Trace.sampled`.
+    """
 
     @classmethod
     def of(cls, trace: Trace, num_decisions: int) -> Basis:
         """Choose as rich a basis as the decisions can bear."""
-        draws = _thinned(trace)
+        draws, parameters = _thinned(trace.unconstrained, trace), None
+        if trace.sampled is not None:
+            parameters = _thinned(trace.position, trace)
         factors, name = _factors(draws.shape[1], num_decisions // DECISIONS_PER_FEATURE)
-        basis = cls(draws.mean(0), draws.std(0), factors, name, np.zeros(0))
+        basis = cls(draws.mean(0), draws.std(0), draws.std(0) > 0, factors, name, np.zeros(0))
         z = basis.standardise(draws)
+        if parameters is not None:
+            sd = parameters.std(0)
+            basis = basis._replace(is_moving=sd > 0)
+            z = (parameters - parameters.mean(0)) / np.where(sd > 0, sd, 1)
         drifting = np.concatenate([z, z**2], 1)
         drifting -= drifting.mean(0)
         num_parts = max(min(len(draws), _PARTS), 2)
@@ -164,10 +175,10 @@ class Basis(NamedTuple):
         return self.features(_flat(there)) - self.features(_flat(here))
 
 
-def _thinned(trace: Trace) -> np.ndarray:
+def _thinned(positions: PyTree, trace: Trace) -> np.ndarray:
     """Draws (n, d), chain after chain, such that consecutive parts are nearly independent."""
-    leaves = [np.reshape(leaf, (trace.is_accepted.size, -1)) for leaf in jax.tree.leaves(trace.position)]
-    entries = trace.is_accepted.size * sum(leaf.shape[1] for leaf in leaves)
+    leaves = [np.reshape(leaf, (trace.is_accepted.size, -1)) for leaf in jax.tree.leaves(positions)]
+    entries = trace.is_accepted.size * sum(np.size(leaf[0, 0]) for leaf in jax.tree.leaves(trace.unconstrained))
     return np.concatenate([leaf[:: -(-entries // _ENTRIES)].astype(np.float64) for leaf in leaves], 1)
 
 
@@ -201,7 +212,7 @@ def drift_of(names: list[str], basis: Basis, regression: Regression) -> tuple[Dr
     errors = np.sqrt(np.einsum("fi,ij,fj->f", covariance, regression.covariance, covariance) + of_trace)
     # No estimate for a coordinate that never moved, or for a variance if there are no squares to explain it.
     has_squares = bool(np.any(basis.factors[:, 1] >= 0))
-    is_known = np.concatenate([basis.sd > 0, (basis.sd > 0) & has_squares])
+    is_known = np.concatenate([basis.is_moving, basis.is_moving & has_squares])
     means, variances = np.split(np.arange(len(values)), 2)
     estimates = [
         interval(value, error, regression.freedom) if known else Estimate(math.nan, math.nan, math.nan)
@@ -232,7 +243,7 @@ def bound_of(decisions: Decisions, trace: Trace) -> Bound | None:
 
 def _coordinates(trace: Trace) -> list[np.ndarray]:
     """Return draws (chain, draw) of the coordinates, or of some evenly spaced ones if there are many."""
-    leaves = [np.reshape(leaf, (*trace.is_accepted.shape, -1)) for leaf in jax.tree.leaves(trace.position)]
+    leaves = [np.reshape(leaf, (*trace.is_accepted.shape, -1)) for leaf in jax.tree.leaves(trace.unconstrained)]
     step = -(-sum(leaf.shape[2] for leaf in leaves) // _COORDINATES)
     return [leaf[:, :, i] for leaf in leaves for i in range(0, leaf.shape[2], step)]
 

@@ -21,6 +21,7 @@ def without_first(trace: Trace, count: int) -> Trace:
     return dataclasses.replace(
         trace,
         position=in_order_of(jax.tree.map(rest, trace.position), trace.position),
+        sampled=in_order_of(jax.tree.map(rest, trace.sampled), trace.sampled),
         extras={name: rest(values) for name, values in trace.extras.items()},
         warmup=trace.warmup + dropped,
         **{name: rest(getattr(trace, name)) for name in BY_DRAW},
@@ -28,5 +29,6 @@ def without_first(trace: Trace, count: int) -> Trace:
 
 
 def last_positions(trace: Trace) -> Any:
-    """Where the chains are, to go on from."""
-    return in_order_of(jax.tree.map(lambda leaf: np.array(leaf[:, -1]), trace.position), trace.position)
+    """Where the chains are, in the coordinates of the sampler, to go on from."""
+    positions = trace.unconstrained
+    return in_order_of(jax.tree.map(lambda leaf: np.array(leaf[:, -1]), positions), positions)

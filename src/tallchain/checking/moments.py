@@ -29,6 +29,7 @@ import scipy
 
 from tallchain import digest
 from tallchain.checking.convergence import MOST_R_HAT, Parameter
+from tallchain.coordinates import Coordinates
 from tallchain.digest import power_of_two
 from tallchain.packing import Chunk
 
@@ -213,10 +214,13 @@ def _ratio(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
 class Gatherer:
     """Gathers moments as chunks of draws arrive."""
 
-    def __init__(self, num_chains: int, num_samples: int, num_warmup: int) -> None:
+    def __init__(
+        self, num_chains: int, num_samples: int, num_warmup: int, coordinates: Coordinates | None = None
+    ) -> None:
         self._num_batches = min(max(power_of_two(-(-_BATCHES // num_chains)), _FEWEST), _MOST)
         self._size = -(-num_samples // self._num_batches)
         self._num_warmup = num_warmup
+        self._coordinates = coordinates
         self._made = np.zeros(num_chains, np.int64)
         """Draws of each chain, after the warm-up."""
         self._batches: dict[int, digest.Batches] = {}
@@ -226,7 +230,7 @@ class Gatherer:
 
     def compile(self, chunk: Chunk) -> None:
         """Compile the programs that `add` needs for chunks of these shapes."""
-        none, shapes = np.zeros(len(self._made), np.int64), digest.Shapes.of(chunk.like)
+        none, shapes = np.zeros(len(self._made), np.int64), self._shapes(chunk)
         for group in digest.Span.by_record(chunk, none, none, self._num_warmup):
             if group.chains.start not in self._batches:
                 empty = digest.Batches.empty(len(group.record), self._num_batches, shapes)
@@ -243,7 +247,7 @@ class Gatherer:
         ]
         if not groups:
             return lambda: None
-        shapes = digest.Shapes.of(chunk.like)
+        shapes = self._shapes(chunk)
         extents = [digest.extent(group.record, group.span, shapes=shapes) for group in groups]
         least, most = (np.array(of) for of in zip(*extents, strict=True))
         grid = self._grid = self._grid or Bins(least.min(0), most.max(0))
@@ -263,8 +267,11 @@ class Gatherer:
 
         return take
 
+    def _shapes(self, chunk: Chunk) -> digest.Shapes:
+        return digest.Shapes.of(chunk.like, self._coordinates)
+
     def _added(self, group: digest.Group, chunk: Chunk, grid: Bins) -> tuple[digest.Batches, digest.Spread]:
-        shapes = digest.Shapes.of(chunk.like)
+        shapes = self._shapes(chunk)
         return digest.moments(
             self._batches[group.chains.start],
             group.record,

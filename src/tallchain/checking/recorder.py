@@ -11,6 +11,7 @@ import numpy as np
 
 from tallchain.checking.moments import Gatherer, Moments
 from tallchain.checking.trace import Tally, Trace
+from tallchain.coordinates import Coordinates
 from tallchain.cores import in_order, num_cores
 from tallchain.digest import Shapes, Span, power_of_two, sums, thinned
 from tallchain.lockstep import Drawn, Runner
@@ -68,6 +69,7 @@ class Recorder:
         with_moments: bool = False,
         watch: Watch | None = None,
         store: Callable[[tuple[int, int, int]], Store] = InMemory,
+        coordinates: Coordinates | None = None,
     ) -> None:
         self.num_rows = num_rows
         self.num_warmup = num_warmup
@@ -82,7 +84,8 @@ class Recorder:
         self.seconds = 0.0
         """Time spent sampling, so far: the caller adds to it."""
         self._shape = (num_chains, -(-num_samples // thin))
-        self._gatherer = Gatherer(num_chains, num_samples, num_warmup) if with_moments else None
+        self._coordinates = coordinates
+        self._gatherer = Gatherer(num_chains, num_samples, num_warmup, coordinates) if with_moments else None
         self._watch = watch
         self._make_store = store
         self._store: Store | None = None
@@ -245,8 +248,11 @@ class Recorder:
         chains, _ = self._largest()
         position, verdict = self.draws()
         left_out = np.setdiff1d(np.arange(len(self.draw)), chains)
+        position = in_order_of(position, like)
+        has_none = self._coordinates is None
         return Trace(
-            in_order_of(position, like),
+            position if has_none else self._coordinates.of_draws(position),
+            sampled=None if has_none else position,
             **verdict._asdict(),
             num_rows=self.num_rows,
             warmup=self.warmup,

@@ -14,6 +14,8 @@ from tallchain.checking.convergence import Parameter, parameters_of
 from tallchain.checking.moments import Moments
 from tallchain.checking.summary import Rows, Summary, few
 from tallchain.checking.verdict import Scan
+from tallchain.checks import position_of
+from tallchain.coordinates import coordinates_of
 from tallchain.digest import COUNTED
 from tallchain.names import all_coordinates, coordinates, in_order_of, named_leaves
 from tallchain.schedule import Kernel
@@ -59,7 +61,7 @@ class Trace:
 
     Args:
         position: the draws, a pytree of arrays (chain, draw, ...); dicts have their keys in the order of the initial
-            position's.
+            position's. Of a posterior with constraints they are of the parameters, as its functions take them.
         is_accepted: whether the decision moved the chain.
         rows_read: rows the test looked at.
         rows_scanned: additional rows scanned, for bounds, designs or proposals.
@@ -86,6 +88,8 @@ class Trace:
             and are coordinates of the DataTree.
         settings: test, proposal, prior and temperature, in words.
         scan: what the scan at the end of the run has shown; None if there was none.
+        sampled: the draws in the coordinates of the sampler, if the posterior has constraints; None where they are the
+            position. `unconstrained` has either.
         kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
             `recentre` has moved, and with the temperature and the scale of a schedule at the last draw kept. It holds
             the data and your functions, which cannot be pickled: a trace that was pickled or copied has None.
@@ -114,6 +118,7 @@ class Trace:
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     settings: Settings | None = None
     scan: Scan | None = None
+    sampled: PyTree = None
     kernel: Kernel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,6 +133,11 @@ class Trace:
     def num_draws(self) -> int:
         """Draws per chain."""
         return self.is_accepted.shape[1]
+
+    @property
+    def unconstrained(self) -> PyTree:
+        """The draws in the coordinates of the sampler: `position` itself if the posterior has no constraints."""
+        return self.position if self.sampled is None else self.sampled
 
     @property
     def is_infinite(self) -> np.ndarray:
@@ -152,14 +162,14 @@ class Trace:
         The kernel, the scan and what else is of the end are those of `more`.
         """
         _check_extension(self, more)
-        position = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), self.position, more.position)
         values: dict[str, Any] = {
             name: np.concatenate([getattr(of, name) for of in (self, more)], 1) for name in BY_DRAW
         }
         values |= {name: getattr(self, name) + getattr(more, name) for name in _TIMES}
         return dataclasses.replace(
             more,
-            position=in_order_of(position, self.position),
+            position=_one_after_another(self.position, more.position),
+            sampled=_one_after_another(self.sampled, more.sampled),
             extras={name: np.concatenate([self.extras[name], more.extras[name]], 1) for name in self.extras},
             warmup=self.warmup + more.warmup,
             all_decisions=None if self.all_decisions is None else self.decisions + more.decisions,
@@ -262,6 +272,7 @@ def _check_extension(trace: Trace, more: Any) -> None:
         ("chains", lambda each: each.num_chains),
         ("rows", lambda each: each.num_rows),
         ("parameters", lambda each: {name: leaf.shape[2:] for name, leaf in each.variables().items()}),
+        ("constraints", lambda each: each.sampled is not None),
         ("thinning", lambda each: each.thin),
         ("sampler", lambda each: each.settings),
         ("reports of the test", lambda each: sorted(each.extras)),
@@ -271,6 +282,19 @@ def _check_extension(trace: Trace, more: Any) -> None:
                 f"`trace.extend(more)`: the {what} of both must be the same; got {brief(of(trace))} and "
                 f"{brief(of(more))}."
             )
+
+
+def _one_after_another(first: PyTree, second: PyTree) -> PyTree:
+    return in_order_of(jax.tree.map(lambda a, b: np.concatenate([a, b], 1), first, second), first)
+
+
+def in_coordinates_of(call: str, kernel: Kernel, trace: Trace) -> Trace:
+    """Return the trace with draws that a kernel can start from again: one from a file has parameters alone."""
+    if coordinates_of(kernel.posterior) is None:
+        return dataclasses.replace(trace, sampled=None)
+    if trace.sampled is not None:
+        return trace
+    return dataclasses.replace(trace, sampled=position_of(call, kernel.posterior, trace.position))
 
 
 def _words_of(left_out: dict[int, int], *, has_moments: bool) -> list[str]:

@@ -93,7 +93,9 @@ def facts_of(
 
 
 def convergence(parameters: tuple[ParameterFact, ...], trace: Trace, asked: int) -> Convergence:
-    """Find the worst of them."""
+    """Find the worst of them; with constraints some are the same in all draws, as the first of a Cholesky factor."""
+    moving = tuple(each for each in parameters if each.sd > 0)
+    parameters = moving if trace.sampled is not None and moving else parameters
     r_hat = np.nan_to_num([each.r_hat for each in parameters], nan=np.inf)
     ess = np.nan_to_num([min(each.ess_bulk, each.ess_tail) for each in parameters])
     worst, fewest = int(np.argmax(r_hat)), int(np.argmin(ess))

@@ -75,7 +75,7 @@ def num_chains_for(kernel: MetropolisHastings) -> int:
 
 def dispersed(prepared: Prepared, key: Array, num_chains: int) -> PyTree:
     """Return starts that are farther out than draws of the posterior; see the module."""
-    starts = prepared.starts(key, num_chains)
+    starts = prepared.positions(key, num_chains)
     if prepared.normal is not None:
         centre = prepared.normal.mean
     else:
@@ -220,10 +220,23 @@ def _judged(trace: Trace, wanted: int) -> tuple[Trace, float]:
 
 
 def _growth(trace: Trace, wanted: float) -> float:
-    found = convergence_of(list(trace.variables().values()))
+    found = convergence_of(_compared(trace))
     ess, r_hat = np.nan_to_num(found.ess, nan=0.0).min(), np.nan_to_num(found.r_hat, nan=np.inf).max()
     by_ess = 1.0 if ess >= wanted else _TO_SPARE * wanted / max(ess, 1.0)
     return max(by_ess, 1.0 if r_hat <= MOST_R_HAT else _AGAIN)
+
+
+def _compared(trace: Trace) -> list[np.ndarray]:
+    """Return the draws that must agree: with constraints, in both coordinates.
+
+    Some parameters are the same in all draws, such as the first entry of a Cholesky factor. That chains which never
+    moved are not taken for these shows in the coordinates of the sampler.
+    """
+    draws = list(trace.variables().values())
+    if trace.sampled is None:
+        return draws
+    flat = [leaf.reshape(*leaf.shape[:2], -1) for leaf in draws]
+    return [*(leaf[:, :, np.ptp(leaf, axis=(0, 1)) > 0] for leaf in flat), *jax.tree.leaves(trace.sampled)]
 
 
 def _why_to_stop(is_all_made: bool, limits: Limits, watch: _Watch) -> str:
@@ -237,7 +250,7 @@ def _scanned(trace: Trace, count: int, key: Array, interrupt: threading.Event, *
     assert isinstance(trace.kernel, MetropolisHastings)
     try:
         found = scanned(
-            trace.kernel, Drawn(trace.position, Verdict(**verdict)), count, key, interrupt, progress=progress
+            trace.kernel, Drawn(trace.unconstrained, Verdict(**verdict)), count, key, interrupt, progress=progress
         )
     except Exception as error:
         raise SamplingError(failed_check(error), trace) from error

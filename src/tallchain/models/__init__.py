@@ -1,6 +1,6 @@
 """Posteriors: your own, and ready-made ones."""
 
-from tallchain.models import families, priors
+from tallchain.models import constraints, families, priors
 from tallchain.models.gaussian_mixture import GaussianMixture, gaussian_mixture
 from tallchain.models.groups import Group
 from tallchain.models.posterior import Posterior
@@ -16,6 +16,7 @@ __all__ = [
     "Prediction",
     "Prior",
     "Regression",
+    "constraints",
     "families",
     "gaussian_mixture",
     "linear_regression",

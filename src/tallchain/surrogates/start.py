@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallchain.arrays import as_floats
-from tallchain.checks import check_likelihood, check_posterior, check_scalar
+from tallchain.checks import check_functions, check_posterior
 from tallchain.sources import as_source
 from tallchain.types import PyTree, Source
 from tallchain.validation import brief, is_whole
@@ -27,8 +27,7 @@ def check_start(posterior: Any, data: PyTree, initial: PyTree, max_iterations: A
             f"`find_reference(max_iterations=...)` must be a whole number, at least 1; got {brief(max_iterations)}."
         )
     start = _check_initial(initial)
-    check_scalar("log_prior(position)", "Sum over the coordinates.", posterior.log_prior, start)
-    check_likelihood(posterior.log_likelihood, start, source)
+    check_functions(posterior, start, source)
     return source, start
 
 
