@@ -8,6 +8,7 @@ import time
 from typing import Any, NamedTuple
 
 from tallchain import lockstep
+from tallchain.checking.faults import SamplingError
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import scan as scan_rows
 from tallchain.checking.trace import Trace
@@ -71,6 +72,22 @@ class End:
             scan_seconds=found.seconds,
             compile_seconds=elapsed - (self.recorder.seconds - self.seconds_before) - found.seconds,
         )
+
+    def finish(self, scan: int, key: Array, interrupt: threading.Event, *, progress: Any) -> Trace:
+        """Scan all rows, if that is wanted and the run was not interrupted; return the trace."""
+        recorder = self.recorder
+        if not recorder.has_draws:
+            raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
+        last, found = self.last(), Found()
+        is_interrupted = interrupt.is_set() or recorder.num_finished < recorder.num_draws
+        if scan and last.kernel and has_scan(self.kernel) and not interrupt.is_set():
+            try:
+                has_bar = not callable(progress) and bool(progress)
+                found = scanned(last.kernel, recorder.draws(), scan, key, interrupt, progress=has_bar)
+            except Exception as error:
+                unchecked = self.trace(last, found, is_interrupted=is_interrupted)
+                raise SamplingError(failed_check(error), unchecked) from error
+        return self.trace(last, found, is_interrupted=is_interrupted)
 
 
 class Found(NamedTuple):

@@ -33,6 +33,7 @@ class Called(NamedTuple):
     keep: str
     thin: int
     adapt: bool
+    keep_warmup: bool
 
 
 @contextmanager

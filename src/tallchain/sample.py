@@ -11,14 +11,14 @@ from typing import Any, Literal
 import jax
 
 from tallchain import lockstep
-from tallchain.checking.faults import SamplingError, saving, warn_of
+from tallchain.checking.faults import saving, warn_of
 from tallchain.checking.recorder import InMemory, Recorder
 from tallchain.checking.trace import Trace
 from tallchain.checking.violations import show_and_check
 from tallchain.checks import check_start, position_of
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.coordinates import coordinates_of, shapes_of_parameters
-from tallchain.ending import End, Found, failed_check, has_scan, notes_of, scanned
+from tallchain.ending import End, Found, notes_of
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, single_key, words_of
@@ -32,7 +32,7 @@ from tallchain.types import (
     Array,
     PyTree,
 )
-from tallchain.validation import brief, is_truth, is_whole
+from tallchain.validation import brief, check_switch, is_truth, is_whole
 from tallchain.warmup import Recentre, Warmup, check_warmup
 
 _KEPT, _LEAST_KEPT = 1024, 16  # draws with moments, of all chains and of one
@@ -49,6 +49,7 @@ def sample(
     num_warmup: int = 0,
     keep: Literal["draws", "moments"] = "draws",
     thin: int | None = None,
+    keep_warmup: bool = False,
     schedule: Schedule | None = None,
     recentre: Recentre | None = None,
     adapt: bool = False,
@@ -80,6 +81,8 @@ def sample(
             `Trace.moments`. After Ctrl-C they are of every finished draw, whether chains were cut or left out.
         thin: keep every `thin`-th draw, from the first after the warm-up; None keeps all, or chooses for
             `keep="moments"`. Draws in between are made, and their rows counted.
+        keep_warmup: keep the draws of the warm-up too, apart from the others: as `trace.before`, and as groups of the
+            DataTree.
         schedule: temperature and proposal scale as functions of the draw.
         recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
@@ -109,6 +112,7 @@ def sample(
         num_warmup=num_warmup,
         keep=keep,
         thin=thin,
+        keep_warmup=keep_warmup,
         schedule=schedule,
         recentre=recentre,
         adapt=adapt,
@@ -169,6 +173,7 @@ def drawn(
     num_warmup: int = 0,
     keep: Literal["draws", "moments"] = "draws",
     thin: int | None = None,
+    keep_warmup: bool = False,
     schedule: Schedule | None = None,
     recentre: Recentre | None = None,
     adapt: bool = False,
@@ -183,6 +188,7 @@ def drawn(
     key = single_key("sample(key=...)", key)
     initial, num_chains = start_of(initial, num_chains, words_of(key))
     thin = _thin(keep, thin, num_samples, num_chains)
+    _check_keep_warmup(keep_warmup, keep, thin)
     schedule = Schedule() if schedule is None else schedule
     check_warmup(kernel, num_warmup, num_chains, schedule, recentre, adapt)
     num_draws = num_warmup + num_samples
@@ -196,7 +202,7 @@ def drawn(
         wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = notes_of(kernel.source), is_one(positions)
-    called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt))
+    called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
     with (
         checkpoint_of(checkpoint, kernel, positions, initial, key, called, schedule, recentre) as saved,
         catch_interrupt() as interrupt,
@@ -212,6 +218,7 @@ def drawn(
             watch=warmup.watch,
             coordinates=coordinates_of(kernel.posterior),
             store=saved.store if saved else InMemory,
+            keep_warmup=bool(keep_warmup),
         )
         kernel = warmup.started(kernel)
         first = schedule.at(kernel, 0)
@@ -238,18 +245,7 @@ def drawn(
                     if not interrupt.is_set():
                         end.kernel, run = warmup.changed(stop, end.kernel, run, recorder.warmup, runner)
                 fill(recorder, run, num_draws, interrupt, report, saved)
-        if not recorder.has_draws:
-            raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-        last, found = end.last(), Found()
-        is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
-        if scan and last.kernel and has_scan(kernel) and not interrupt.is_set():
-            try:
-                draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
-                found = scanned(last.kernel, draws, scan, fold_in(key, num_chains), interrupt, progress=has_bar)
-            except Exception as error:
-                unchecked = end.trace(last, found, is_interrupted=is_interrupted)
-                raise SamplingError(failed_check(error), unchecked) from error
-        return end.trace(last, found, is_interrupted=is_interrupted)
+        return end.finish(scan, fold_in(key, num_chains), interrupt, progress=progress)
 
 
 def _check_arguments(
@@ -301,3 +297,8 @@ def _thin(keep: Any, thin: Any, num_samples: int, num_chains: int) -> int:
             f"{brief(thin)}."
         )
     return int(thin)
+
+
+def _check_keep_warmup(keep_warmup: Any, keep: str, thin: int) -> None:
+    if check_switch("sample", "keep_warmup", keep_warmup) and (thin > 1 or keep == "moments"):
+        raise ValueError("`sample(keep_warmup=True)` keeps every draw: leave `thin` and `keep` out.")

@@ -69,6 +69,7 @@ class Recorder:
         with_moments: bool = False,
         watch: Watch | None = None,
         store: Callable[[tuple[int, int, int]], Store] = InMemory,
+        keep_warmup: bool = False,
         coordinates: Coordinates | None = None,
     ) -> None:
         self.num_rows = num_rows
@@ -83,7 +84,9 @@ class Recorder:
         self.warmup = Tally()
         self.seconds = 0.0
         """Time spent sampling, so far: the caller adds to it."""
-        self._shape = (num_chains, -(-num_samples // thin))
+        self._first = 0 if keep_warmup else num_warmup
+        """The number of the first draw to keep."""
+        self._shape = (num_chains, -(-(self.num_draws - self._first) // thin))
         self._coordinates = coordinates
         self._gatherer = Gatherer(num_chains, num_samples, num_warmup, coordinates) if with_moments else None
         self._watch = watch
@@ -163,7 +166,7 @@ class Recorder:
         """Keep the draws of some chains."""
         assert self._store is not None
         before = self.draw[chains]
-        skipped = self._skipped(before, draw) if self.thin == 1 else np.zeros_like(before)
+        skipped = np.clip(self._first - before, 0, draw - before) if self.thin == 1 else np.zeros_like(before)
         begin, end = self._kept_until(before), self._kept_until(draw)
         some = np.flatnonzero(end > begin)
         for chain, skip, at, to in zip(
@@ -221,7 +224,7 @@ class Recorder:
                 keeper.restore(own, like)
         self._prepare(like)
         assert self._store is not None
-        self._store.check(self._finished)
+        self._store.check(self._kept_until(self.draw))
 
     @property
     def number_of_last(self) -> int:
@@ -231,12 +234,15 @@ class Recorder:
     def draws(self) -> Drawn:
         """Return the finished draws of the chains that `largest` chooses."""
         if self._drawn is None:
-            self._drawn = self._cut(*self._largest())
+            chains, count = self._largest()
+            begin = self.num_warmup - self._first
+            self._drawn = self._cut(chains, slice(begin, begin + count))
         return self._drawn
 
     def draws_of_every_chain(self) -> Drawn:
         """Return the draws that every chain has finished."""
-        return self._cut(np.arange(len(self.draw)), int(self._finished.min()))
+        begin = self.num_warmup - self._first
+        return self._cut(np.arange(len(self.draw)), slice(begin, begin + int(self._finished.min())))
 
     def trace(self, like: PyTree, **facts: Any) -> Trace:
         """Make a trace of the finished draws.
@@ -246,14 +252,13 @@ class Recorder:
             facts: the fields of the trace that the recorder does not know.
         """
         chains, _ = self._largest()
-        position, verdict = self.draws()
         left_out = np.setdiff1d(np.arange(len(self.draw)), chains)
-        position = in_order_of(position, like)
-        has_none = self._coordinates is None
+        before = None
+        if self._first < self.num_warmup:
+            warmup = self._fields(self._cut(chains, slice(self.num_warmup - self._first)), like)
+            before = Trace(**warmup, num_rows=self.num_rows, names=facts.get("names", {}))
         return Trace(
-            position if has_none else self._coordinates.of_draws(position),
-            sampled=None if has_none else position,
-            **verdict._asdict(),
+            **self._fields(self.draws(), like),
             num_rows=self.num_rows,
             warmup=self.warmup,
             thin=self.thin,
@@ -261,8 +266,17 @@ class Recorder:
             moments=self._moments(),
             seconds=self.seconds,
             left_out={int(chain): max(int(self.draw[chain]) - self.num_warmup, 0) for chain in left_out},
+            before=before,
             **facts,
         )
+
+    def _fields(self, drawn: Drawn, like: PyTree) -> dict[str, Any]:
+        """Return draws as fields of a trace."""
+        position = in_order_of(drawn.position, like)
+        verdict = drawn.verdict._asdict()
+        if self._coordinates is None:
+            return {"position": position} | verdict
+        return {"position": self._coordinates.of_draws(position), "sampled": position} | verdict
 
     def _moments(self) -> Moments | None:
         """None if they are not wanted, or if the device has failed, since the draws matter more."""
@@ -274,20 +288,20 @@ class Recorder:
     @property
     def _finished(self) -> np.ndarray:
         """Draws to keep that each chain has finished."""
-        return self._kept_until(self.draw)
+        return -(-np.maximum(self.draw - self.num_warmup, 0) // self.thin)
 
     def _kept_until(self, draw: np.ndarray) -> np.ndarray:
-        """Draws to keep among the first, warm-up included."""
-        return -(-np.maximum(draw - self.num_warmup, 0) // self.thin)
+        """Draws to keep among the first."""
+        return -(-np.maximum(draw - self._first, 0) // self.thin)
 
     def _largest(self) -> tuple[np.ndarray, int]:
         return largest(self._finished)
 
-    def _cut(self, chains: np.ndarray, count: int) -> Drawn:
+    def _cut(self, chains: np.ndarray, draws: slice) -> Drawn:
         if self._store is None or self._like is None:
             raise RuntimeError("no draw was made")
         rows: Any = slice(None) if len(chains) == len(self.draw) else chains
-        words, position, verdict = self._store.array[rows, :count], *self._like
+        words, position, verdict = self._store.array[rows, draws], *self._like
         ends = num_words(position)
         # Verdicts are gathered: every look through one of their fields would read all positions as well.
         gathered = jax.tree.map(lambda leaf: np.empty((*words.shape[:2], *leaf.shape), leaf.dtype), verdict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.checking.convergence import Parameter, parameters_of
 from tallchain.checking.moments import Moments
 from tallchain.checking.summary import Rows, Summary, few
+from tallchain.checking.trees import datatree
 from tallchain.checking.verdict import Scan
 from tallchain.checks import position_of
 from tallchain.coordinates import coordinates_of
@@ -90,6 +90,7 @@ class Trace:
         scan: what the scan at the end of the run has shown; None if there was none.
         sampled: the draws in the coordinates of the sampler, if the posterior has constraints; None where they are the
             position. `unconstrained` has either.
+        before: the draws of the warm-up, if they were kept.
         kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
             `recentre` has moved, and with the temperature and the scale of a schedule at the last draw kept. It holds
             the data and your functions, which cannot be pickled: a trace that was pickled or copied has None.
@@ -119,6 +120,7 @@ class Trace:
     settings: Settings | None = None
     scan: Scan | None = None
     sampled: PyTree = None
+    before: Trace | None = None
     kernel: Kernel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -174,6 +176,7 @@ class Trace:
             warmup=self.warmup + more.warmup,
             all_decisions=None if self.all_decisions is None else self.decisions + more.decisions,
             is_one_start=self.is_one_start,
+            before=self.before,
             notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
             **values,
         )
@@ -206,46 +209,14 @@ class Trace:
     def to_datatree(self, coords: dict[str, Any] | None = None, dims: dict[str, list[str]] | None = None) -> Any:
         """Return an xarray DataTree with the groups ArviZ expects (needs `arviz-base`).
 
+        `sample_stats` has acceptance_rate (1 or 0), accepted, rows_read, rows_scanned, log_ratio, invalid, and what
+        the test reports. With `sample(keep_warmup=True)` there are `warmup_posterior` and `warmup_sample_stats`.
+
         Args:
             coords: values of the dimensions, by dimension, as `arviz_base.from_dict` takes them.
             dims: names of the dimensions of a parameter, except chain and draw, by parameter.
         """
-        from arviz_base import from_dict
-
-        if taken := self.variables().keys() & {"chain", "draw"}:
-            raise ValueError(
-                f"`trace.to_datatree()`: a parameter is named {sorted(taken)[0]!r}, which is a dimension of every "
-                "variable in ArviZ, so its draws would be lost. Rename it with `dataclasses.replace(trace, ...)`."
-            )
-        dims = dict(dims or {})
-        labels = {(dims.get(name) or [f"{name}_dim_0"])[0]: list(of) for name, of in self.names.items()}
-        stats = {
-            "accepted": self.is_accepted,
-            "rows_read": self.rows_read,
-            "rows_scanned": self.rows_scanned,
-            "log_ratio": self.log_ratio,
-            "invalid": self.is_invalid,
-            **self.extras,
-        }
-        attributes: dict[str, Any] = {
-            "num_rows": self.num_rows,
-            "interrupted": int(self.is_interrupted),
-            "thin": self.thin,
-            "sampling_time": self.seconds,
-        }
-        if self.settings:
-            tempered = {"tempered": "NOT the posterior"} if self.settings.is_tempered else {}
-            of = self.settings
-            attributes |= {"test": of.test, "proposal": of.proposal, "prior": of.prior, "temperature": of.temperature}
-            attributes |= tempered
-        with warnings.catch_warnings():  # elsewhere more chains than draws are a mistake; here they are usual
-            warnings.filterwarnings("ignore", message="Found chain dimension to be longer", category=UserWarning)
-            return from_dict(
-                {"posterior": self.variables(), "sample_stats": stats},
-                coords=labels | dict(coords or {}),
-                dims=dims,
-                attrs={"posterior": attributes},
-            )
+        return datatree(self, coords, dims)
 
     def summary(self) -> Summary:
         """Return means, errors and costs, printable."""
