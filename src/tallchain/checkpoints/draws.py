@@ -12,7 +12,7 @@ import numpy as np
 
 from tallchain.checkpoints.container import CheckpointError
 
-_IN_MEMORY = 2**28  # bytes: smaller files are read as a whole, larger ones where they are needed
+_IN_MEMORY = 2**24  # bytes: smaller files are read as a whole, larger ones where they are needed
 
 
 class DrawsFile:
@@ -64,7 +64,7 @@ class DrawsFile:
         if size <= _IN_MEMORY:
             return np.fromfile(self.path, np.uint32, math.prod(self.shape)).reshape(self.shape)
         if self._mapped is None:
-            self._mapped = np.memmap(self.path, np.uint32, "r", shape=self.shape)
+            self._mapped = np.asarray(np.memmap(self.path, np.uint32, "r", shape=self.shape))
         return self._mapped
 
     def close(self) -> None:
