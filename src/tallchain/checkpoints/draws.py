@@ -6,6 +6,8 @@ import math
 import os
 import threading
 import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +24,17 @@ class DrawsFile:
         path: of the file.
         shape: chains, draws of each, words of a draw.
         sums: checksum of what each chain has, if there is something.
+        writing: makes a context that says what could not be written.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, int, int], sums: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, int, int],
+        sums: np.ndarray | None = None,
+        writing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._writing = writing
         self.path, self.shape = path, shape
         self.sums = np.zeros(shape[0], np.uint32) if sums is None else sums.astype(np.uint32)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
@@ -35,7 +45,7 @@ class DrawsFile:
         """Write draws of a chain, the first of which has number `at`."""
         numbers = np.ascontiguousarray(words, np.uint32).reshape(-1).view(np.uint8)
         rest = numbers.data
-        with self._turn:
+        with self._turn, self._writing():
             os.lseek(self._file, 4 * self.shape[2] * (chain * self.shape[1] + at), os.SEEK_SET)
             while rest:
                 rest = rest[os.write(self._file, rest) :]

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -71,7 +71,7 @@ class Folder:
             )
 
     @contextlib.contextmanager
-    def writing(self) -> Any:
+    def writing(self) -> Generator[None]:
         """Say in one line what could not be written."""
         try:
             yield

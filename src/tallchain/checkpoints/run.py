@@ -49,7 +49,7 @@ class RunCheckpoint:
         elif not path.exists():
             raise CheckpointError(f"`{self.folder.call}`: {path} is gone, and the state needs it.")
         with self.folder.writing():
-            self._draws = DrawsFile(path, shape, self.arrays.get("sums"))
+            self._draws = DrawsFile(path, shape, self.arrays.get("sums"), self.folder.writing)
         return self._draws
 
     def _check_room(self, size: int) -> None:
