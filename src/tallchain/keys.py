@@ -30,6 +30,11 @@ def fold_in(key: Array, data: int | np.ndarray) -> Array:
     return _wrap(_encrypt(key, np.asarray(data).astype(np.uint32)))
 
 
+def keys_of(key: Array, num_chains: int) -> Array:
+    """Return the key of every chain, which does not depend on how many there are."""
+    return fold_in(key, np.arange(num_chains))
+
+
 def split(key: Array, count: int = 2) -> Array:
     """`jax.random.split` of a threefry key on the host, which compiles nothing."""
     return fold_in(key, np.arange(count))

@@ -29,7 +29,6 @@ from tallchain.census import census_of, is_time_for_census, is_time_now, read_on
 from tallchain.cores import divisor, num_cores
 from tallchain.functions import SOON, calls_lapack, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
-from tallchain.keys import fold_in
 from tallchain.machines import Lane, Machine, at, carried, check_trials, lanes_of, numbers_of, shown
 from tallchain.packing import Chunk, named_faults, num_bytes, num_words, pack
 from tallchain.schedule import Schedule
@@ -38,6 +37,7 @@ from tallchain.types import Array, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
 _TOGETHER, _WRITTEN_OUT = 8, 4  # turns before an accelerator waits for the host to go on; turns that it is sent at once
+_FULL = 8  # numbers of a vector of any CPU, or a part of them
 _CACHED = 2**17  # numbers of all positions whose candidates are made together on a CPU
 
 
@@ -46,11 +46,6 @@ class Drawn(NamedTuple):
 
     position: PyTree
     verdict: Verdict
-
-
-def keys_of(key: Array, num_chains: int) -> Array:
-    """Return the key of every chain, which does not depend on how many there are."""
-    return fold_in(key, np.arange(num_chains))
 
 
 def _draw_ahead(randomness: Randomness, words: Array, draw: Array, *, count: int) -> Noise:
@@ -94,15 +89,16 @@ def _run(
     *,
     last: Array,
     turns: Array,
+    slots: int,
     size: int,
     one_by_one: bool = False,
 ) -> tuple[Lane, Array]:
     """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
 
-    The noise ahead is that of the trial that each chain has open, and one more for each slot. Returns the lanes (with
-    their trials still open) and the draws by chain and slot, packed into `size` words each. Chain c has filled the
-    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots. `one_by_one` works on one chain after the other
-    within a turn; see `calls_lapack`.
+    The noise ahead is that of the trial that each chain has open, and one more, or some, for each slot. Returns the
+    lanes (their trials still open) and the draws by chain and slot, packed into `size` words each. Chain c has filled
+    the first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots. `one_by_one` works on one chain after the
+    other within a turn; see `calls_lapack`.
     """
 
     def all_of(function: Callable[[Lane], Any]) -> Callable[[Lane], Any]:
@@ -110,7 +106,6 @@ def _run(
 
     first = lanes.draw
     chains = jnp.arange(len(first))
-    slots = len(jax.tree.leaves(ahead)[0][0]) - 1
     record = jnp.zeros((len(first), slots, size), jnp.uint32)
     share, census = _share_waiting(kernel), census_of(kernel)
     together = _TOGETHER if jax.default_backend() != "cpu" and slots >= 4 * _TOGETHER else 1
@@ -155,7 +150,7 @@ def _run(
 
 def _sampler(**options: Any) -> tuple[Any, Any]:
     """Make programs of both, with options of the compiler."""
-    run = program(donate_argnames="lanes", static_argnames=("size", "one_by_one"), **options)(_run)
+    run = program(donate_argnames="lanes", static_argnames=("slots", "size", "one_by_one"), **options)(_run)
     return jax.jit(_draw_ahead, static_argnames="count", **options), run
 
 
@@ -290,9 +285,11 @@ class Runner:
             noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
             bytes_of_one = sum(map(num_bytes, jax.tree.leaves((noise, like))))
             self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
-            drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
+            # Numbers of a vector that is not full may be rounded otherwise (jaxlib 0.12).
+            count = -(-(self.slots + 1) // _FULL) * _FULL
+            drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=count)
             ahead_ = threads.submit(drawn.lower().compile)
-            given = {"last": draw, "turns": draw, "size": num_words(like)}
+            given = {"last": draw, "turns": draw, "slots": self.slots, "size": num_words(like)}
             looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given)
             if len(words) > 1 and calls_lapack(looked):
                 looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given, one_by_one=True)

@@ -21,7 +21,7 @@ from tallchain.coordinates import coordinates_of, shapes_of_parameters
 from tallchain.ending import End, Found, notes_of
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import fold_in, single_key, words_of
+from tallchain.keys import fold_in, keys_of, single_key, words_of
 from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.residuals import digits, needs_float64
@@ -226,7 +226,7 @@ def drawn(
         runner = partial(
             lockstep.Runner,
             schedule=schedule,
-            keys=lockstep.keys_of(key, num_chains),
+            keys=keys_of(key, num_chains),
             slots=chunk_size or partial(slots_within, num_draws),
             groups=saved.num_groups if saved else None,
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
