@@ -125,3 +125,26 @@ def test_a_fit_by_default(name: str) -> None:
     assert np.max(found.r_hat) <= 1.01
     assert np.min(found.ess) >= 4000
     assert np.abs(z).max() < Z_LIMIT
+
+
+SCALES = {
+    "nested": ("y ~ x + (1 | g/h)", 0.7),
+    "three": ("y ~ x + (1 | k)", 0.0),
+    "one": ("y ~ x + (1 | only)", 0.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_scales_near_0_and_of_few_groups(name: str, seed: int) -> None:
+    """Starts twice as far out as draws are then have scales that are far too large."""
+    pd = pytest.importorskip("pandas")
+    random = np.random.default_rng(seed)
+    formula, outer = SCALES[name]
+    frame = pd.DataFrame({"x": random.normal(size=20_000), "only": 0})
+    frame["g"], frame["h"], frame["k"] = (random.integers(0, count, 20_000) for count in (6, 4, 3))
+    frame["y"] = 0.5 * frame["x"] + outer * random.normal(size=6)[frame["g"]] + random.normal(size=20_000)
+    found = tc.fit(formula, frame, family="gaussian", progress=False).facts.convergence
+    assert found.worst_r_hat <= 1.01
+    assert found.worst_ess >= 4000

@@ -18,7 +18,7 @@ from jax import random as jr
 import tallchain as tc
 from conftest import SEED
 from tallchain.checking.convergence import convergence_of
-from tallchain.checking.joining import joined, last_positions, without_first
+from tallchain.checking.joining import last_positions, without_first
 from tallchain.fitting import running
 from tallchain.fitting.running import Limits, dispersed, run
 from tallchain.models import Regression, families
@@ -150,7 +150,7 @@ def test_joined_traces_add_up(prepared: tc.Prepared) -> None:
     options = {"num_chains": 4, "scan": 0, "progress": False}
     first = tc.sample(jr.key(1), kernel, np.zeros(3, np.float32), 20, num_warmup=5, **options)
     second = tc.sample(jr.key(2), kernel, last_positions(first), 30, **options)
-    both = joined(first, second)
+    both = first.extend(second)
     assert both.num_draws == 50
     assert both.decisions.rows_read == first.decisions.rows_read + second.decisions.rows_read
     assert both.warmup == first.warmup

@@ -2,7 +2,8 @@
 
 Chains begin farther out than draws of the posterior are: a chain that is stuck shows only if the chains began apart.
 In d dimensions draws of a normal distribution are about sqrt(d) standard deviations from its mean; the starts are three
-farther, at most twice as far; nearer again where that is outside of the support.
+farther, at most twice as far; nearer again where that is outside of the support, or absurd: twice as far from the mean
+of the logarithm of a scale may be a hundred times what its prior allows, from where no chain comes back.
 
 After each round the effective draws of the worst parameter are counted, in bulk and in the tails, and the next round
 has as many draws as are missing, with some to spare. If the chains disagree, the first half of all draws may be to
@@ -30,12 +31,14 @@ from tallchain.checking.joining import last_positions, without_first
 from tallchain.checking.trace import Trace
 from tallchain.checks import are_possible
 from tallchain.ending import failed_check, has_scan, scanned
+from tallchain.functions import QUICKLY, program
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in
 from tallchain.lockstep import Drawn
 from tallchain.prepared import Prepared
 from tallchain.progress import Show, shown
+from tallchain.proposals.transition import SurrogatePosterior
 from tallchain.sample import drawn
 from tallchain.surrogates.settling import Settled
 from tallchain.types import Array, PyTree, Verdict
@@ -43,6 +46,7 @@ from tallchain.types import Array, PyTree, Verdict
 CHAINS, COSTLY_CHAINS = 64, 16
 _ROUND, _COSTLY_WARMUP, _WARMUP = 250, 25, 100  # draws of each chain
 _FARTHER, _MOST_FARTHER, _HALVINGS = 3.0, 2.0, 20
+_ABSURD = 4.0  # times what the log density of a normal distribution falls by on the way
 _TO_SPARE, _AGAIN, _MOST_GROWTH = 1.25, 2.0, 4.0
 _SCAN_KEY = 2**31  # not the number of a round
 
@@ -88,13 +92,29 @@ def dispersed(prepared: Prepared, key: Array, num_chains: int) -> PyTree:
         start, middle = np.asarray(start), np.asarray(middle)
         return (middle + factor * (start - middle)).astype(start.dtype)
 
-    return _within(prepared, jax.tree.map(away, starts, centre), centre)
+    least = -math.inf
+    if isinstance(prepared.reference, Settled):
+        least = float(np.min(_log_densities(_density(prepared), starts)))
+        least -= _ABSURD * (_FARTHER * math.sqrt(d) + _FARTHER**2 / 2)
+    return _within(prepared, jax.tree.map(away, starts, centre), centre, least)
 
 
-def _within(prepared: Prepared, starts: PyTree, centre: PyTree) -> PyTree:
-    """Halve the distance of starts that are impossible, until they are not."""
+def _density(prepared: Prepared) -> SurrogatePosterior:
+    assert prepared.surrogate is not None
+    return SurrogatePosterior(prepared.posterior, prepared.surrogate)
+
+
+@program(compiler_options=QUICKLY)
+def _log_densities(density: SurrogatePosterior, positions: PyTree) -> Array:
+    return jax.vmap(density.log_density)(positions)
+
+
+def _within(prepared: Prepared, starts: PyTree, centre: PyTree, least: float) -> PyTree:
+    """Halve the distance of starts that are impossible, or of a log density below the least, until they are not."""
     for _ in range(_HALVINGS):
         is_possible = are_possible(prepared.posterior, prepared.source, starts)
+        if least > -math.inf:
+            is_possible &= np.asarray(_log_densities(_density(prepared), starts)) >= least
         if is_possible.all():
             break
 

@@ -172,7 +172,7 @@ def scan_interrupted() -> Advice:
     """Ctrl-C before the scan was done."""
     return Advice(
         "scan-interrupted",
-        "Ctrl-C ended the scan of all rows before it was done: a few rows that carry the posterior would go unnoticed.",
+        "Ctrl-C came before the scan of all rows was done: a few rows that carry the posterior would go unnoticed.",
         "Run it again to the end; or measure how wrong the decisions are: `fit.audit()` (`tallchain check`).",
     )
 
