@@ -14,6 +14,7 @@ from jax import random as jr
 import tallchain as tc
 from tallchain.models import linear_regression, logistic_regression, poisson_regression
 from tallchain.surrogates import Taylor, find_reference, influence
+from tallchain.tables import open_table
 
 pd = pytest.importorskip("pandas")
 
@@ -140,3 +141,9 @@ def test_column_names() -> None:
     assert set(numbered.data) == {0, 1}
     two = lambda: logistic_regression(np.ones((3, 1)), pd.DataFrame(np.ones((3, 2)), columns=["a", "b"]))  # noqa: E731
     refuse(two, ValueError, "`logistic_regression(outcomes=...)` must be one column; got 2 columns: 'a', 'b'.")
+
+
+def test_a_lazy_frame_of_polars_is_refused() -> None:
+    lazy = pytest.importorskip("polars").DataFrame(COLUMNS).lazy()
+    with pytest.raises(TypeError, match=r"a lazy frame has no rows yet; give `frame\.collect\(\)`"):
+        open_table(lazy)

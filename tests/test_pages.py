@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 NAMED = [name for name in families.__all__ if issubclass(getattr(families, name), Family) and name != "Family"]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "stochastic-gradients.md"])
+@pytest.mark.parametrize("page", [*PAGES, "stochastic-gradients.md", "from-blackjax.md"])
 def test_short_examples_work(page: str) -> None:
     pytest.importorskip("pandas" if page in PAGES else "blackjax")
     found = doctest.testfile(str(DOCS / page), module_relative=False)
@@ -25,8 +25,9 @@ def test_short_examples_work(page: str) -> None:
     assert found.failed == 0
 
 
-def test_the_recipe_for_gradients_works() -> None:
-    found = doctest.testfile(str(DOCS / "gradient-proposals.md"), module_relative=False)
+@pytest.mark.parametrize("page", ["gradient-proposals.md", "long-runs.md"])
+def test_recipes_work(page: str) -> None:
+    found = doctest.testfile(str(DOCS / page), module_relative=False)
     assert found.attempted > 5
     assert found.failed == 0
 

@@ -13,6 +13,7 @@ from jax import random as jr
 import tallchain as tc
 from tallchain import lockstep
 from tallchain.chunks import slots_within
+from tallchain.keys import keys_of
 from tallchain.packing import Chunk
 from tallchain.types import Array
 
@@ -64,7 +65,7 @@ def measure(kernel: tc.MetropolisHastings, positions: Array) -> dict[str, float]
     slows the launches of the next chunk down by a third.
     """
     chains = len(positions)
-    keys, slots = lockstep.keys_of(jr.key(0), chains), partial(slots_within, 256)
+    keys, slots = keys_of(jr.key(0), chains), partial(slots_within, 256)
     run = lockstep.Runner(kernel, tc.Schedule(), keys, slots).start(positions)
     seconds, chunks, decisions = [], [], []
     for _ in range(REPETITIONS + 1):

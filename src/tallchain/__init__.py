@@ -20,12 +20,13 @@ from tallchain.acceptance import (
 )
 from tallchain.caching import cache_programs
 from tallchain.checking import Audit, SamplingError, SamplingWarning, Trace, audit
+from tallchain.checkpoints import CheckpointError
 from tallchain.firefly import FireflyMC
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Posterior
 from tallchain.prepare import Prepared, prepare
 from tallchain.proposals import PCN, RandomWalk, Transition
-from tallchain.sample import sample
+from tallchain.sample import resume, sample
 from tallchain.schedule import Schedule
 from tallchain.sources import Shuffled, WithReplacement
 from tallchain.stochastic import StochasticGradient
@@ -61,6 +62,7 @@ __all__ = [
     "Austere",
     "Barker",
     "BinomialMHSS",
+    "CheckpointError",
     "Combined",
     "Confidence",
     "FireflyMC",
@@ -95,6 +97,7 @@ __all__ = [
     "plots",
     "prepare",
     "proposals",
+    "resume",
     "sample",
     "sources",
     "stochastic",

@@ -48,7 +48,26 @@ class Keeper(Protocol):
 Report = Callable[[Keeper], None]
 
 
-def fill(recorder: Keeper, run: lockstep.Runner, num_draws: int, interrupt: threading.Event, report: Report) -> None:
+class Checkpoint(Protocol):
+    """Writes down how far a run is."""
+
+    def copy(self, run: lockstep.Runner, *, is_last: bool) -> None:
+        """Copy what the chains carry, before the next chunk takes it over."""
+        ...
+
+    def write(self, recorder: Any, *, is_last: bool) -> None:
+        """Write it, with what was recorded up to there; the next chunk is running, unless it was the last."""
+        ...
+
+
+def fill(
+    recorder: Keeper,
+    run: lockstep.Runner,
+    num_draws: int,
+    interrupt: threading.Event,
+    report: Report,
+    checkpoint: Checkpoint | None = None,
+) -> None:
     """Run chunks until every chain has its draws, or the run is interrupted.
 
     The draws of a chunk are copied to the host while the next one runs.
@@ -65,12 +84,16 @@ def fill(recorder: Keeper, run: lockstep.Runner, num_draws: int, interrupt: thre
             turns = min(max(_FEWEST_TURNS, int(turns * min(max(pace, 0.25), 16 if pace > 64 else 4))), _MOST_TURNS)
             is_on = bool(draw.min() < num_draws) and not interrupt.is_set()
             take = recorder.add(draw, chunk)
+            if checkpoint:
+                checkpoint.copy(run, is_last=not is_on)
             try:
                 if is_on:
                     run.dispatch(last=num_draws, turns=turns)
             finally:  # whatever becomes of the next chunk, this one is kept
                 take()
                 recorder.seconds += seconds if is_on else seconds + time.perf_counter() - began
+            if checkpoint:
+                checkpoint.write(recorder, is_last=not is_on)
             report(recorder)
     except KeyboardInterrupt:
         interrupt.set()

@@ -7,6 +7,7 @@ coordinates. A posterior without constraints has none of this: its parameters ar
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import jax
@@ -57,12 +58,22 @@ class Coordinates:
 
     def of_draws(self, positions: PyTree) -> PyTree:
         """Return the parameters of draws (chain, draw, ...), as arrays of NumPy, in the order of `positions`."""
-        if not hasattr(self, "_compiled"):
-            self._compiled = jax.jit(jax.vmap(jax.vmap(self.constrain)))
-        return self.in_order(jax.tree.map(np.asarray, self._compiled(positions)), positions)
+        if self not in _OF_DRAWS:
+            _OF_DRAWS[self] = _of_draws(weakref.ref(self))
+        return self.in_order(jax.tree.map(np.asarray, _OF_DRAWS[self](positions)), positions)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_compiled"}
+
+_OF_DRAWS: weakref.WeakKeyDictionary[Coordinates, Any] = weakref.WeakKeyDictionary()
+"""Programs; not kept with the coordinates, by whose fields a checkpoint tells them apart."""
+
+
+def _of_draws(coordinates: weakref.ref[Coordinates]) -> Any:
+    def one(position: PyTree) -> PyTree:
+        found = coordinates()
+        assert found is not None
+        return found.constrain(position)
+
+    return jax.jit(jax.vmap(jax.vmap(one)))
 
 
 def coordinates_of(posterior: Posterior) -> Coordinates | None:

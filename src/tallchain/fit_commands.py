@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json as numbers
 import math
+import os
 import sys
 from collections.abc import Generator
 from enum import StrEnum
@@ -28,7 +29,9 @@ with contextlib.suppress(ModuleNotFoundError):  # needed only once the applicati
 
     from tallchain.command import NoProgress, Seed
 
-    _Folder = Annotated[Path, typer.Argument(metavar="FIT", help="The folder of a fit.", show_default=False)]
+    _Folder = Annotated[
+        Path, typer.Argument(metavar="FIT", readable=False, help="The folder of a fit.", show_default=False)
+    ]
     _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
 
 BAD_INPUT, NOT_TO_BE_USED, INTERRUPTED = 2, 3, 130
@@ -54,7 +57,12 @@ class NewLevels(StrEnum):
 def fit(
     rows: Annotated[
         Path,
-        typer.Argument(metavar="ROWS", help="CSV, Parquet (a file or a folder), Arrow or .npz.", show_default=False),
+        typer.Argument(
+            metavar="ROWS",
+            readable=False,  # what cannot be read is refused by `open_table`, in a line
+            help="CSV, Parquet (a file or a folder), Arrow or .npz.",
+            show_default=False,
+        ),
     ],
     formula: Annotated[
         str, typer.Argument(metavar="FORMULA", help='Such as "late ~ distance + (1 | carrier)".', show_default=False)
@@ -68,7 +76,7 @@ def fit(
             show_default=False,
         ),
     ],
-    output: Annotated[Path, typer.Option(file_okay=False, help="The folder to write.")] = Path("fit"),
+    output: Annotated[Path, typer.Option(help="The folder to write.")] = Path("fit"),
     weights: Annotated[str | None, typer.Option(help="A column: how often each row counts.")] = None,
     offset: Annotated[str | None, typer.Option(help="A column that is added to the linear predictor.")] = None,
     drop_missing: Annotated[
@@ -86,6 +94,10 @@ def fit(
     ] = TestChoice.AUTO,
     seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a fit that is there already.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="A folder to keep draws in: the same command goes on from there."),
+    ] = None,
     json: _Json = False,
     no_progress: NoProgress = False,
 ) -> None:
@@ -108,12 +120,13 @@ def fit(
         options: dict[str, Any] = {"weights": weights, "offset": offset, "prior": prior, "seed": seed}
         options |= {"missing": "drop" if drop_missing else "refuse", "num_draws": draws, "num_chains": chains}
         options |= {"max_seconds": math.inf if max_seconds is None else max_seconds, "progress": not no_progress}
+        options |= {"checkpoint": checkpoint}
         try:
             found = tallchain.fit(formula, rows, family=family, acceptance=_acceptance(test), **options)
         except SamplingError as error:
             _save_draws(error, output)
             raise
-        with catch_interrupt():  # from here on there is something to lose
+        with catch_interrupt(), _writing(output):  # from here on there is something to lose
             found.save(output)
     print(found.facts.to_json() if json else f"{found}\n\nwritten    {output}: {', '.join(_files(output))}")
     raise typer.Exit(_code(found))
@@ -121,11 +134,11 @@ def fit(
 
 def predict(
     fit: _Folder,
-    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="New rows, as for fit.", show_default=False)],
+    rows: Annotated[
+        Path, typer.Argument(metavar="ROWS", readable=False, help="New rows, as for fit.", show_default=False)
+    ],
     *,
-    output: Annotated[Path, typer.Option(dir_okay=False, help="Where to write: .csv or .parquet.")] = Path(
-        "predictions.csv"
-    ),
+    output: Annotated[Path, typer.Option(help="Where to write: .csv or .parquet.")] = Path("predictions.csv"),
     interval: Annotated[float, typer.Option(min=0.0, max=1.0, help="Probability between the ends of intervals.")] = 0.9,
     new_levels: Annotated[
         NewLevels, typer.Option(help="Groups that the fit does not have: refuse them, or draw their effects.")
@@ -141,17 +154,22 @@ def predict(
     require(*_NEEDS)
     from tallchain.fitting import Fit
     from tallchain.fitting.saving import written
+    from tallchain.report.advice import unseen_levels
 
     with _one_line_errors():
         if output.suffix not in (".csv", ".parquet"):
             raise ValueError(f"--output must end in .csv or .parquet; got {output}.")
         options: dict[str, Any] = {"new_levels": new_levels.value, "max_draws": max_draws, "seed": seed}
-        found = Fit.load(fit).predict(rows, interval, **options).to_pandas()
-        if output.suffix == ".csv":
-            written(output, lambda path: found.to_csv(path, index=False))
-        else:
-            written(output, lambda path: found.to_parquet(path, index=False))
+        prediction = Fit.load(fit).predict(rows, interval, **options)
+        found = prediction.to_pandas()
+        with _writing(output):
+            if output.suffix == ".csv":
+                written(output, lambda path: found.to_csv(path, index=False))
+            else:
+                written(output, lambda path: found.to_parquet(path, index=False))
     print(f"written    {output}: {len(found):,} rows")
+    for factor, labels in prediction.new_levels.items():
+        print(f"note       {unseen_levels(factor, labels)}")
 
 
 def summary(
@@ -175,7 +193,9 @@ def summary(
 
 def check(
     fit: _Folder,
-    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="The rows that were fitted.", show_default=False)],
+    rows: Annotated[
+        Path, typer.Argument(metavar="ROWS", readable=False, help="The rows that were fitted.", show_default=False)
+    ],
     *,
     decisions: Annotated[int, typer.Option(min=2, help="Decisions to audit; each costs a sweep over all rows.")] = 100,
     test: Annotated[TestChoice, typer.Option(help="What decided, if the fit was given one.")] = TestChoice.AUTO,
@@ -195,7 +215,8 @@ def check(
     with _one_line_errors():
         options: dict[str, Any] = {"num_decisions": decisions, "acceptance": _acceptance(test)}
         found, result = checked(Fit.load(fit), rows, **options, progress=not no_progress)
-        found.save(fit)
+        with _writing(fit):
+            found.save(fit)
     print(numbers.dumps(result.to_json(), indent=1) if json else f"{result}\n\nwritten    {fit}")
     raise typer.Exit(0 if result.is_sound else NOT_TO_BE_USED)
 
@@ -216,13 +237,23 @@ def _one_line_errors() -> Generator[None]:
         raise typer.Exit(BAD_INPUT) from error
 
 
+@contextlib.contextmanager
+def _writing(path: Path) -> Generator[None]:
+    """Say what could not be written, and why; what was there before is still there."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error).strip().rstrip(".")
+        raise ValueError(f"{path} cannot be written: {why}. Choose a place that can be, with room for it.") from error
+
+
 def _check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that has a fit, or cannot be written, before the work is done."""
     from tallchain.fitting.saving import FACTS, new_folders, remove, written
 
     if (folder / FACTS).exists() and not overwrite:
         raise ValueError(f"--output {folder} has a fit already. Choose another folder, or give --overwrite.")
-    with new_folders(folder) as made:
+    with _writing(folder), new_folders(folder) as made:
         written(folder / ".check", lambda path: path.write_text(""))
         (folder / ".check").unlink()
     remove(made)
@@ -235,10 +266,10 @@ def _acceptance(test: TestChoice) -> Any:
 
 
 def _save_draws(error: SamplingError, folder: Path) -> None:
-    from tallchain.fitting.saving import DRAWS, written
+    from tallchain.fitting.saving import DRAWS, write_draws, written
 
     tree = error.trace.to_datatree()
-    written(folder / DRAWS, lambda path: tree.to_netcdf(path, engine="h5netcdf"))
+    written(folder / DRAWS, lambda path: write_draws(tree, path))
     print(f"The draws that were finished are in {folder / DRAWS}.", file=sys.stderr)
 
 
@@ -247,6 +278,6 @@ def _files(folder: Path) -> list[str]:
 
 
 def _code(found: Fit) -> int:
-    if found.trace.is_interrupted:
+    if found.trace.is_interrupted or any(each.code == "scan-interrupted" for each in found.facts.advice):
         return INTERRUPTED
     return NOT_TO_BE_USED if found.facts.is_grave else 0

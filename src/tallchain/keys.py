@@ -30,6 +30,11 @@ def fold_in(key: Array, data: int | np.ndarray) -> Array:
     return _wrap(_encrypt(key, np.asarray(data).astype(np.uint32)))
 
 
+def keys_of(key: Array, num_chains: int) -> Array:
+    """Return the key of every chain, which does not depend on how many there are."""
+    return fold_in(key, np.arange(num_chains))
+
+
 def split(key: Array, count: int = 2) -> Array:
     """`jax.random.split` of a threefry key on the host, which compiles nothing."""
     return fold_in(key, np.arange(count))
@@ -54,6 +59,11 @@ def _encrypt(key: Array, counts: np.ndarray) -> np.ndarray:
 
 def _wrap(words: np.ndarray) -> Array:
     return jr.wrap_key_data(jax.device_put(words), impl=_IMPLEMENTATION)
+
+
+def words_of(key: Array) -> tuple[int, ...]:
+    """Return the words of a key, as plain numbers."""
+    return tuple(np.asarray(jr.key_data(key)).tolist())
 
 
 def as_threefry(key: Array) -> Array:

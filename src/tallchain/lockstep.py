@@ -29,15 +29,15 @@ from tallchain.census import census_of, is_time_for_census, is_time_now, read_on
 from tallchain.cores import divisor, num_cores
 from tallchain.functions import SOON, calls_lapack, program
 from tallchain.kernel import MetropolisHastings, Noise, Randomness, where
-from tallchain.keys import fold_in
-from tallchain.machines import Lane, Machine, at, carried, check_trials, shown
-from tallchain.packing import Chunk, named_faults, num_words, pack
+from tallchain.machines import Lane, Machine, at, carried, check_trials, lanes_of, numbers_of, shown
+from tallchain.packing import Chunk, named_faults, num_bytes, num_words, pack
 from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
 from tallchain.types import Array, PyTree, Verdict
 
 _LEAST_GROUP = 4  # chains
 _TOGETHER, _WRITTEN_OUT = 8, 4  # turns before an accelerator waits for the host to go on; turns that it is sent at once
+_FULL = 8  # numbers of a vector of any CPU, or a part of them
 _CACHED = 2**17  # numbers of all positions whose candidates are made together on a CPU
 
 
@@ -46,11 +46,6 @@ class Drawn(NamedTuple):
 
     position: PyTree
     verdict: Verdict
-
-
-def keys_of(key: Array, num_chains: int) -> Array:
-    """Return the key of every chain, which does not depend on how many there are."""
-    return fold_in(key, np.arange(num_chains))
 
 
 def _draw_ahead(randomness: Randomness, words: Array, draw: Array, *, count: int) -> Noise:
@@ -94,15 +89,16 @@ def _run(
     *,
     last: Array,
     turns: Array,
+    slots: int,
     size: int,
     one_by_one: bool = False,
 ) -> tuple[Lane, Array]:
     """Run until a chain has filled its slots, or every chain has `last` draws, or `turns` turns are over.
 
-    The noise ahead is that of the trial that each chain has open, and one more for each slot. Returns the lanes (with
-    their trials still open) and the draws by chain and slot, packed into `size` words each. Chain c has filled the
-    first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots. `one_by_one` works on one chain after the other
-    within a turn; see `calls_lapack`.
+    The noise ahead is that of the trial that each chain has open, and one more, or some, for each slot. Returns the
+    lanes (their trials still open) and the draws by chain and slot, packed into `size` words each. Chain c has filled
+    the first lanes.draw[c] (after) - lanes.draw[c] (before) of its slots. `one_by_one` works on one chain after the
+    other within a turn; see `calls_lapack`.
     """
 
     def all_of(function: Callable[[Lane], Any]) -> Callable[[Lane], Any]:
@@ -110,7 +106,6 @@ def _run(
 
     first = lanes.draw
     chains = jnp.arange(len(first))
-    slots = len(jax.tree.leaves(ahead)[0][0]) - 1
     record = jnp.zeros((len(first), slots, size), jnp.uint32)
     share, census = _share_waiting(kernel), census_of(kernel)
     together = _TOGETHER if jax.default_backend() != "cpu" and slots >= 4 * _TOGETHER else 1
@@ -155,7 +150,7 @@ def _run(
 
 def _sampler(**options: Any) -> tuple[Any, Any]:
     """Make programs of both, with options of the compiler."""
-    run = program(donate_argnames="lanes", static_argnames=("size", "one_by_one"), **options)(_run)
+    run = program(donate_argnames="lanes", static_argnames=("slots", "size", "one_by_one"), **options)(_run)
     return jax.jit(_draw_ahead, static_argnames="count", **options), run
 
 
@@ -282,18 +277,19 @@ class Runner:
     def _compile(self, words: Array, positions: PyTree, draw: Array) -> _Programs:
         """Trace the programs of a group one after another, and compile each while the next is traced."""
         kernel, schedule = self._shared
-        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), (words, positions))
-        randomness = kernel.randomness(one[1])
-        lane = start.trace(kernel, schedule, *one, draw).out_info
-        lanes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(words), *leaf.shape), leaf.dtype), lane)
-        like = _like(kernel, lanes)
+        lanes, like = _shapes(kernel, schedule, words, positions, draw)
+        randomness = kernel.randomness(
+            jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), positions)
+        )
         with ThreadPoolExecutor(2) as threads:
             noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
-            bytes_of_one = sum(map(_bytes, jax.tree.leaves((noise, like))))
+            bytes_of_one = sum(map(num_bytes, jax.tree.leaves((noise, like))))
             self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
-            drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=self.slots + 1)
+            # Numbers of a vector that is not full may be rounded otherwise (jaxlib 0.12).
+            count = -(-(self.slots + 1) // _FULL) * _FULL
+            drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=count)
             ahead_ = threads.submit(drawn.lower().compile)
-            given = {"last": draw, "turns": draw, "size": num_words(like)}
+            given = {"last": draw, "turns": draw, "slots": self.slots, "size": num_words(like)}
             looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given)
             if len(words) > 1 and calls_lapack(looked):
                 looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given, one_by_one=True)
@@ -309,6 +305,25 @@ class Runner:
     def positions(self) -> PyTree:
         """Where the chains are."""
         return shown(self._shared[0], self._joined([lanes.position for lanes in self._lanes]))
+
+    @property
+    def like(self) -> Drawn:
+        """The shapes of a recorded draw."""
+        assert self._programs is not None
+        return self._programs.like
+
+    def like_at(self, positions: PyTree) -> Drawn:
+        """Return the same without compiling anything."""
+        return _shapes(*self._shared, self._words[0], carried(self._shared[0], positions), np.int32(0))[1]
+
+    def lanes(self) -> list[np.ndarray]:
+        """Copy what the chains carry, the trials that are open included: numbers by chain."""
+        return numbers_of(self._lanes)
+
+    def resumed(self, leaves: list[np.ndarray]) -> Self:
+        """Go on with what `lanes` returned."""
+        self._lanes = lanes_of(leaves, self._lanes)
+        return self
 
     def _split(self, tree: PyTree) -> list[PyTree]:
         """Divide among the groups what has the chains along its first axis."""
@@ -363,8 +378,15 @@ def _together(lanes: Lane) -> int:
     return divisor(chains, min(chains, _CACHED * chains // size) if jax.default_backend() == "cpu" else chains)
 
 
+def _shapes(kernel: Machine, schedule: Schedule, words: Any, positions: PyTree, draw: Any) -> tuple[Lane, Drawn]:
+    """Return the shapes of chains, and of a recorded draw."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), (words, positions))
+    lane = start.trace(kernel, schedule, *one, draw).out_info
+    lanes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(words), *leaf.shape), leaf.dtype), lane)
+    return lanes, _like(kernel, lanes)
+
+
 def _like(kernel: Machine, lanes: Lane) -> Drawn:
-    """Return the shapes of one recorded draw."""
 
     def close(lanes: Lane) -> Drawn:
         lane = jax.tree.map(lambda leaf: leaf[0], lanes)
@@ -372,8 +394,3 @@ def _like(kernel: Machine, lanes: Lane) -> Drawn:
         return Drawn(shown(kernel, position), verdict)
 
     return jax.eval_shape(close, lanes)
-
-
-def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return leaf.size * (8 if is_key else leaf.dtype.itemsize)  # keys are two words

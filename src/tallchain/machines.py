@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random as jr
+
 from tallchain.kernel import Randomness
 from tallchain.schedule import Kernel, Schedule
 from tallchain.types import Array, PyTree, Verdict
@@ -88,3 +93,29 @@ class Lane(NamedTuple):
 def at(schedule: Schedule, kernel: Machine, draw: Array) -> Machine:
     """Return the kernel of a draw; the decisions of an audit have no schedule."""
     return schedule.at(kernel, draw) if isinstance(kernel, Kernel) else kernel
+
+
+def numbers_of(groups: list[Lane]) -> list[np.ndarray]:
+    """Copy what chains carry, those of all groups: arrays by chain, keys as their words."""
+    leaves = zip(*map(jax.tree.leaves, groups), strict=True)
+    return [np.concatenate([np.array(_numbers(leaf)) for leaf in each]) for each in leaves]
+
+
+def lanes_of(leaves: list[np.ndarray], like: list[Lane]) -> list[Lane]:
+    """Return groups of chains that carry what `numbers_of` has copied; refuse other shapes than those of `like`."""
+    ends = np.cumsum([len(lanes.draw) for lanes in like])
+    shapes, structure = jax.tree.flatten(like[0])
+    wanted = [(_numbers(leaf).dtype, (ends[-1], *_numbers(leaf).shape[1:])) for leaf in shapes]
+    if wanted != [(leaf.dtype, leaf.shape) for leaf in leaves]:
+        raise ValueError("the chains of the checkpoint carry other numbers than those of this kernel.")
+    parts = zip(*(np.split(leaf, ends[:-1]) for leaf in leaves), strict=True)
+    return [jax.device_put(jax.tree.unflatten(structure, map(_with_numbers, part, shapes))) for part in parts]
+
+
+def _numbers(leaf: Any) -> Any:
+    return jr.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _with_numbers(numbers: np.ndarray, like: Any) -> Any:
+    is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
+    return jr.wrap_key_data(jnp.asarray(numbers), impl=like.dtype._impl) if is_key else numbers

@@ -115,6 +115,22 @@ class Watch:
 
         return take
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what `restore` goes on from."""
+        if self._like is None or not self.is_on:
+            return {}
+        lengths = [sum(map(len, kept)) for kept in self._words]
+        words = [of for kept in self._words for of in kept]
+        empty = np.zeros((0, num_words(self._like)), np.uint32)
+        return {"lengths": np.array(lengths), "words": np.concatenate([empty, *words])}
+
+    def restore(self, state: dict[str, np.ndarray], like: Any) -> None:
+        """Go on from a state; `like` has the shapes of a recorded draw."""
+        if state:
+            self._like = like.position
+            ends = np.cumsum(state["lengths"])[:-1]
+            self._words = [[of] for of in np.split(state["words"], ends)]
+
     def _records(self, chunk: Chunk) -> list[tuple[Any, np.ndarray]]:
         """The records, each with the numbers of the chains in it that are watched."""
         is_on_host = jax.default_backend() == "cpu"

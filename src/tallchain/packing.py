@@ -50,6 +50,12 @@ def num_words(like: PyTree) -> int:
     return sum(_num_words(leaf) for leaf in jax.tree.leaves(like))
 
 
+def num_bytes(leaf: Any) -> int:
+    """Bytes of an array of this shape."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf.size * (8 if is_key else leaf.dtype.itemsize)  # keys are two words
+
+
 def _num_words(leaf: Any) -> int:
     return math.prod(leaf.shape) * max(leaf.dtype.itemsize // 4, 1)
 

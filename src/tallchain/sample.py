@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from tallchain import lockstep
-from tallchain.checking.faults import SamplingError, saving, warn_of
-from tallchain.checking.recorder import Recorder
-from tallchain.checking.scan import scan as scan_rows
+from tallchain.checking.faults import saving, warn_of
+from tallchain.checking.recorder import InMemory, Recorder
 from tallchain.checking.trace import Trace
-from tallchain.checking.verdict import Scan
-from tallchain.checking.violations import BoundError, check_all_rows, needs_check, show_and_check
-from tallchain.checks import are_scalars, check_position, check_start, position_of
+from tallchain.checking.violations import show_and_check
+from tallchain.checks import check_start, position_of
 from tallchain.chunks import fill, progress_bar, slots_within
 from tallchain.coordinates import coordinates_of, shapes_of_parameters
+from tallchain.ending import End, Found, notes_of
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
-from tallchain.keys import fold_in, single_key
-from tallchain.lockstep import Drawn
+from tallchain.keys import fold_in, keys_of, single_key, words_of
 from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.residuals import digits, needs_float64
+from tallchain.resuming import Called, Place, begun, checkpoint_of
 from tallchain.schedule import Kernel, Schedule
-from tallchain.settings import Settings, is_exact, settings_of
+from tallchain.starts import in_coordinates, is_one, one_per_chain, start_of
 from tallchain.types import (
     Array,
-    NotedSource,
     PyTree,
-    Source,
 )
-from tallchain.validation import brief, is_truth, is_whole
+from tallchain.validation import brief, check_switch, is_truth, is_whole
 from tallchain.warmup import Recentre, Warmup, check_warmup
 
 _KEPT, _LEAST_KEPT = 1024, 16  # draws with moments, of all chains and of one
@@ -54,12 +49,14 @@ def sample(
     num_warmup: int = 0,
     keep: Literal["draws", "moments"] = "draws",
     thin: int | None = None,
+    keep_warmup: bool = False,
     schedule: Schedule | None = None,
     recentre: Recentre | None = None,
     adapt: bool = False,
     scan: int = 8,
     progress: bool | Callable[[int, int], None] = True,
     chunk_size: int | None = None,
+    checkpoint: Place | None = None,
 ) -> Trace:
     """Draw `num_samples` draws from each of `num_chains` chains, in lockstep.
 
@@ -72,8 +69,9 @@ def sample(
         key: a JAX random key.
         kernel: the sampler.
         initial: one position for all chains, or one per chain along a first axis of length `num_chains` (if both
-            readings are possible and some array has two axes or more, it is one per chain). Of a posterior with
-            constraints, parameters that keep them.
+            readings are possible and some array has two axes or more, it is one per chain); or a trace, to go on
+            where its chains are, with another key: `trace.extend` puts both together. Of a posterior with constraints,
+            parameters that keep them.
         num_samples: draws to make from each chain, after the warm-up.
         num_chains: chains in lockstep; many of them use the machine better than one.
         num_warmup: draws to make first and discard; their rows are counted in the trace.
@@ -83,6 +81,8 @@ def sample(
             `Trace.moments`. After Ctrl-C they are of every finished draw, whether chains were cut or left out.
         thin: keep every `thin`-th draw, from the first after the warm-up; None keeps all, or chooses for
             `keep="moments"`. Draws in between are made, and their rows counted.
+        keep_warmup: keep the draws of the warm-up too, apart from the others: as `trace.before`, and as groups of the
+            DataTree.
         schedule: temperature and proposal scale as functions of the draw.
         recentre: makes a surrogate at another position, as `prepare(...).recentre` does. If half-way through the
             warm-up the chains are on average more than one of their standard deviations from where the kernel's
@@ -97,9 +97,12 @@ def sample(
         progress: show a progress bar (needs `rich`; without a terminal, a line every ten seconds or more); or a
             function to call with the draws so far and all draws.
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
+        checkpoint: a folder in which to keep the draws, and how far every chain is. The same call goes on from there,
+            however the process before ended, and makes the same draws; another call is refused. The draws are then in
+            a file and not in memory.
     """
     if isinstance(kernel, Kernel):  # others are refused below
-        initial = position_of("sample(initial=...)", kernel.posterior, initial)
+        initial = in_coordinates("sample(initial=...)", kernel, initial)
     trace = drawn(
         key,
         kernel,
@@ -109,13 +112,53 @@ def sample(
         num_warmup=num_warmup,
         keep=keep,
         thin=thin,
+        keep_warmup=keep_warmup,
         schedule=schedule,
         recentre=recentre,
         adapt=adapt,
         scan=scan,
         progress=progress,
         chunk_size=chunk_size,
+        checkpoint=checkpoint,
     )
+    warn_of(trace, stacklevel=2)
+    return trace
+
+
+def resume(
+    checkpoint: Place,
+    kernel: Kernel,
+    initial: PyTree = None,
+    *,
+    schedule: Schedule | None = None,
+    recentre: Recentre | None = None,
+    scan: int = 8,
+    progress: bool | Callable[[int, int], None] = True,
+    chunk_size: int | None = None,
+) -> Trace:
+    """Go on with a run of `sample(checkpoint=...)` from its folder: key, start and lengths are there.
+
+    Args:
+        checkpoint: the folder.
+        kernel: as it was given to `sample`.
+        initial: as it was given to `sample`, if positions are neither arrays nor dicts, lists or tuples of them.
+        schedule: as it was given to `sample`.
+        recentre: as it was given to `sample`.
+        scan: as for `sample`.
+        progress: as for `sample`.
+        chunk_size: as for `sample`.
+    """
+    found = begun(checkpoint)
+    if initial is not None:
+        initial = position_of("resume(initial=...)", kernel.posterior, initial)
+    elif found.initial is None:
+        raise TypeError(
+            f"`resume({str(checkpoint)!r}, ...)`: give `initial`, as it was given to `sample`: the positions are "
+            "records of a class of their own, which a checkpoint does not hold."
+        )
+    options: dict[str, Any] = found.called._asdict() | {"schedule": schedule, "recentre": recentre, "scan": scan}
+    options |= {"progress": progress, "chunk_size": chunk_size, "checkpoint": checkpoint}
+    trace = drawn(found.key, kernel, found.initial if initial is None else initial, **options)
     warn_of(trace, stacklevel=2)
     return trace
 
@@ -130,147 +173,79 @@ def drawn(
     num_warmup: int = 0,
     keep: Literal["draws", "moments"] = "draws",
     thin: int | None = None,
+    keep_warmup: bool = False,
     schedule: Schedule | None = None,
     recentre: Recentre | None = None,
     adapt: bool = False,
     scan: int = 8,
     progress: bool | Callable[[int, int], None] = True,
     chunk_size: int | None = None,
+    checkpoint: Place | None = None,
 ) -> Trace:
     """As `sample`, from a position of the sampler, and without warnings: the complaints of the trace say the same."""
     _check_arguments(kernel, schedule, num_samples, num_chains, num_warmup, scan, chunk_size, progress)
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
-    thin = _thin(keep, thin, num_samples, num_chains)
     key = single_key("sample(key=...)", key)
+    initial, num_chains = start_of(initial, num_chains, words_of(key))
+    thin = _thin(keep, thin, num_samples, num_chains)
+    _check_keep_warmup(keep_warmup, keep, thin)
     schedule = Schedule() if schedule is None else schedule
     check_warmup(kernel, num_warmup, num_chains, schedule, recentre, adapt)
     num_draws = num_warmup + num_samples
     began = time.perf_counter()
     warmup = Warmup(kernel, num_chains, num_warmup, recentre, adapt=bool(adapt))
-    recorder = Recorder(
-        kernel.source.population.total,
-        num_chains,
-        num_samples,
-        num_warmup,
-        thin=thin,
-        with_moments=keep == "moments",
-        watch=warmup.watch,
-        coordinates=coordinates_of(kernel.posterior),
-    )
-    positions = _one_per_chain(kernel, initial, num_chains)
+    positions = one_per_chain(kernel, initial, num_chains)
     one = jax.tree.map(lambda leaf: leaf[0], positions)
     names = labels_of(kernel.posterior, shapes_of_parameters(kernel.posterior, one))
     least = schedule.check(kernel, one, num_draws)
     if least is not None and isinstance(kernel, MetropolisHastings):
         wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
-    notes, is_one_start = _notes_of(kernel.source), _is_one(positions)
-
-    def trace_of(last: _Last, found: Found, *, is_interrupted: bool) -> Trace:
-        return recorder.trace(
-            initial,
-            names=names,
-            kernel=last.kernel,
-            settings=last.settings,
-            is_one_start=is_one_start,
-            is_interrupted=is_interrupted,
-            notes=notes + warmup.notes + found.notes,
-            scan=found.scan,
-            scan_seconds=found.seconds,
-            compile_seconds=time.perf_counter() - began - recorder.seconds - found.seconds,
+    notes, is_one_start = notes_of(kernel.source), is_one(positions)
+    called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
+    with (
+        checkpoint_of(checkpoint, kernel, positions, initial, key, called, schedule, recentre) as saved,
+        catch_interrupt() as interrupt,
+        digits(kernel.in_float64),
+    ):
+        recorder = Recorder(
+            kernel.source.population.total,
+            num_chains,
+            num_samples,
+            num_warmup,
+            thin=thin,
+            with_moments=keep == "moments",
+            watch=warmup.watch,
+            coordinates=coordinates_of(kernel.posterior),
+            store=saved.store if saved else InMemory,
+            keep_warmup=bool(keep_warmup),
         )
-
-    def find_last() -> _Last:
-        """Return the kernel as it was at the last draw kept; None if the device has failed: the draws matter more."""
-        try:
-            last = schedule.at(kernel, num_warmup + (recorder.num_kept - 1) * thin)
-            return _Last(last, settings_of(last, is_scheduled=schedule.temperature is not None))
-        except Exception:
-            return _Last()
-
-    with catch_interrupt() as interrupt, digits(kernel.in_float64):
         kernel = warmup.started(kernel)
         first = schedule.at(kernel, 0)
         check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
         runner = partial(
             lockstep.Runner,
             schedule=schedule,
-            keys=lockstep.keys_of(key, num_chains),
+            keys=keys_of(key, num_chains),
             slots=chunk_size or partial(slots_within, num_draws),
+            groups=saved.num_groups if saved else None,
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
         )
-        with (
-            progress_bar(progress, num_draws * num_chains) as show,
-            saving(recorder, lambda: trace_of(find_last(), Found(), is_interrupted=True)),
-        ):
-            run, report = runner(kernel).start(positions), partial(show_and_check, show, kernel, positions)
-            for stop in sorted(warmup.stops - {0}):
-                fill(recorder, run, stop, interrupt, report)
-                if not interrupt.is_set():
-                    kernel, run = warmup.changed(stop, kernel, run, recorder.warmup, runner)
-            fill(recorder, run, num_draws, interrupt, report)
-        if not recorder.has_draws:
-            raise KeyboardInterrupt("sampling was interrupted before the first draw was finished")
-        last, found = find_last(), Found()
-        is_interrupted = interrupt.is_set() or recorder.num_finished < num_draws
-        if scan and last.kernel and has_scan(kernel) and not interrupt.is_set():
-            try:
-                draws, has_bar = recorder.draws(), not callable(progress) and bool(progress)
-                found = scanned(last.kernel, draws, scan, fold_in(key, num_chains), interrupt, progress=has_bar)
-            except Exception as error:
-                unchecked = trace_of(last, found, is_interrupted=is_interrupted)
-                raise SamplingError(failed_check(error), unchecked) from error
-        return trace_of(last, found, is_interrupted=is_interrupted)
-
-
-class _Last(NamedTuple):
-    """The sampler at the end of a run."""
-
-    kernel: Kernel | None = None
-    settings: Settings | None = None
-
-
-class Found(NamedTuple):
-    """What the scan has found."""
-
-    scan: Scan | None = None
-    seconds: float = 0.0
-    notes: tuple[str, ...] = ()
-
-
-def has_scan(kernel: Kernel) -> bool:
-    """Whether rows that were not seen could matter: where there is no test at all, there is nothing to check."""
-    return isinstance(kernel, MetropolisHastings) and (not is_exact(kernel.acceptance) or needs_check(kernel))
-
-
-def failed_check(error: Exception) -> str:
-    """Say that the scan failed, and where the draws are."""
-    if isinstance(error, BoundError):
-        return f"{error} They are in the `trace` of this exception."
-    return (
-        f"The draws are made, but the scan of all rows that checks them failed: {error!r}. They are in the `trace` of "
-        "this exception; `sample(scan=0)` leaves the scan out."
-    )
-
-
-def scanned(
-    kernel: Kernel, draws: Drawn, count: int, key: Array, interrupt: threading.Event, *, progress: bool
-) -> Found:
-    """Read every row at some proposals."""
-    assert isinstance(kernel, MetropolisHastings)
-    began = time.perf_counter()
-    if needs_check(kernel):
-        note = check_all_rows(kernel, draws.position, count, interrupt, progress=progress)
-        return Found(None, time.perf_counter() - began, (note,))
-    try:
-        found, notes = scan_rows(kernel, draws, count, key, interrupt, progress=progress), ()
-    except KeyboardInterrupt:
-        found, notes = None, ("the scan was interrupted",)
-    return Found(found, time.perf_counter() - began, notes)
-
-
-def _notes_of(source: Source) -> tuple[str, ...]:
-    return source.notes if isinstance(source, NotedSource) else ()
+        facts = {"names": names, "is_one_start": is_one_start, "key": words_of(key)}
+        end = End(recorder, warmup, schedule, kernel, began, notes, {"like": initial, **facts})
+        with ExitStack() as during:
+            show = during.enter_context(progress_bar(progress, num_draws * num_chains))
+            run = end.resume(saved, positions, runner) if saved else None
+            during.enter_context(saving(recorder, lambda: end.trace(end.last(), Found(), is_interrupted=True)))
+            report = partial(show_and_check, show, end.kernel, positions)
+            if recorder.num_finished < num_draws:
+                run = run or runner(end.kernel).start(positions)
+                for stop in sorted(warmup.stops - {0} - {event.draw for event in warmup.events}):
+                    fill(recorder, run, stop, interrupt, report, saved)
+                    if not interrupt.is_set():
+                        end.kernel, run = warmup.changed(stop, end.kernel, run, recorder.warmup, runner)
+                fill(recorder, run, num_draws, interrupt, report, saved)
+        return end.finish(scan, fold_in(key, num_chains), interrupt, progress=progress)
 
 
 def _check_arguments(
@@ -324,36 +299,6 @@ def _thin(keep: Any, thin: Any, num_samples: int, num_chains: int) -> int:
     return int(thin)
 
 
-def _one_per_chain(kernel: Kernel, initial: PyTree, num_chains: int) -> PyTree:
-    """Return positions with the chains along a first axis, from one position or one per chain."""
-    initial = check_position("sample(initial=...)", initial)
-    leaves = jax.tree.leaves(initial)
-    shared = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)
-    if any(leaf.ndim == 0 or len(leaf) == 0 for leaf in leaves):
-        return shared
-    is_one = are_scalars(kernel.target, initial)
-    is_each = are_scalars(kernel.target, jax.tree.map(lambda leaf: leaf[0], initial))
-    lengths = {len(leaf) for leaf in leaves}
-    if lengths != {num_chains}:
-        if is_each and not is_one and len(lengths) == 1 and any(leaf.ndim > 1 for leaf in leaves):
-            raise ValueError(
-                f"`sample(initial=..., num_chains={num_chains})`: the initial position looks like {lengths.pop()} "
-                f"positions, one for each of as many chains. Set `num_chains` to their number, or give {num_chains}."
-            )
-        return shared
-    if not (is_one and is_each):
-        return initial if is_each else shared
-    if any(leaf.ndim > 1 for leaf in leaves):
-        return initial
-    if num_chains == 1:
-        return shared
-    raise ValueError(
-        f"`sample(initial=..., num_chains={num_chains})`: an initial position of shape "
-        f"{jax.tree.map(jnp.shape, initial)} could be one position of {num_chains} coordinates or {num_chains} "
-        f"positions of one. Give one row per chain, shape ({num_chains}, d), to say which."
-    )
-
-
-def _is_one(positions: PyTree) -> bool:
-    """Whether all chains are at the same place."""
-    return all(bool(np.all(np.asarray(leaf) == np.asarray(leaf[:1]))) for leaf in jax.tree.leaves(positions))
+def _check_keep_warmup(keep_warmup: Any, keep: str, thin: int) -> None:
+    if check_switch("sample", "keep_warmup", keep_warmup) and (thin > 1 or keep == "moments"):
+        raise ValueError("`sample(keep_warmup=True)` keeps every draw: leave `thin` and `keep` out.")

@@ -11,6 +11,22 @@ from jax.core import Tracer
 _LONGEST_QUOTE = 200
 
 
+class RowError(ValueError):
+    """A row that is wrong, by its number; `of` says the same where the user counts rows otherwise."""
+
+    def __init__(self, before: str, row: int, after: str) -> None:
+        super().__init__(before, row, after)
+        self.row = row
+
+    def of(self, row: int) -> RowError:
+        """Return the same error about the row with another number."""
+        before, _, after = self.args
+        return RowError(before, row, after)
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
+
+
 def is_traced(tree: Any) -> bool:
     """Whether some value is a tracer: inside `jit` or `vmap` shapes can be checked, but values cannot."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))

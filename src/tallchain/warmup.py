@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from tallchain.abilities import ReadingProposal, TunableProposal
 from tallchain.checking.trace import Tally
 from tallchain.kernel import MetropolisHastings
 from tallchain.lockstep import Runner
-from tallchain.mixing import Watch
+from tallchain.mixing import Moves, Watch
 from tallchain.parts import replace
 from tallchain.schedule import Kernel, Schedule
 from tallchain.types import BoundedTest, PlacedSurrogate, PyTree, Surrogate
@@ -28,6 +29,17 @@ _LOST = "Give one of about the size of the posterior's standard deviations, or m
 Recentre = Callable[[PyTree], Surrogate]
 
 
+class Event(NamedTuple):
+    """What a change of the kernel was made of: it can be made again."""
+
+    draw: int
+    tally: Tally
+    """Of the warm-up so far."""
+    moves: Moves | None
+    positions: list[np.ndarray]
+    """Of the chains, leaf by leaf, if the surrogate was to be moved."""
+
+
 class Warmup:
     """Changes the kernel at some draws of the warm-up, where all chains wait for each other.
 
@@ -38,6 +50,7 @@ class Warmup:
         self, kernel: Kernel, num_chains: int, num_warmup: int, recentre: Recentre | None, *, adapt: bool
     ) -> None:
         self.notes: tuple[str, ...] = ()
+        self.events: list[Event] = []
         self._recentre, self._half = recentre, num_warmup // 2
         self._tuner: Any = None
         self._given: Any = kernel.proposal
@@ -63,28 +76,75 @@ class Warmup:
         self, draw: int, kernel: Kernel, run: Runner, tally: Tally, runner: Callable[[Kernel], Runner]
     ) -> tuple[Kernel, Runner]:
         """Return the kernel from this draw on, and what runs it; `tally` is of the warm-up so far."""
-        if self._tuner is not None and draw in self._tuner.ends:
-            seen, self._before = tally - self._before, tally
-            decisions = max(seen.num_decisions, 1)
-            gradients = self._gradients * seen.rows_scanned / decisions
-            rows = max(seen.rows_read / decisions + gradients, 1.0)
-            assert self.watch is not None
-            share = seen.num_accepted / decisions
-            factor = self._tuner.update(share, rows, self._appetite + gradients, self.watch.moves())
-            kernel = replace(kernel, proposal=self._given.stretched(factor))
-            if draw == self._tuner.ends[-1]:
-                self.watch.is_on = False
-                self.notes += (self._tuner.words,)
-                if self._tuner.is_lost:
-                    said = f"`sample(adapt=True)` found no scale: {self._tuner.words}. {_LOST}"
-                    warnings.warn(said, RuntimeWarning, stacklevel=3)
+        is_round = self._tuner is not None and draw in self._tuner.ends
+        moves = self.watch.moves() if is_round and self.watch else None
+        positions = run.positions
+        event = Event(draw, tally, moves, jax.tree.leaves(positions) if self._is_half(draw) else [])
+        self.events.append(event)
+        if is_round:
+            kernel = self._tuned(kernel, event)
             run = run.restarted(kernel, draw)
-        if self._recentre is not None and draw == self._half:
-            positions = run.positions
-            kernel, note = _recentred(kernel, positions, draw, self._recentre)
-            self.notes += (note,)
+        if self._is_half(draw):
+            kernel = self._moved(kernel, draw, positions)
             run = runner(kernel).start(positions, draw)
         return kernel, run
+
+    def repeated(self, kernel: Kernel, positions: PyTree) -> Kernel:
+        """Return the kernel after the events of an earlier process; positions have the structure of the chains'."""
+        structure = jax.tree.structure(positions)
+        for event in self.events:
+            if self._tuner is not None and event.draw in self._tuner.ends:
+                kernel = self._tuned(kernel, event)
+            if self._is_half(event.draw):
+                kernel = self._moved(kernel, event.draw, jax.tree.unflatten(structure, event.positions))
+        return kernel
+
+    def _is_half(self, draw: int) -> bool:
+        return self._recentre is not None and draw == self._half
+
+    def _tuned(self, kernel: Kernel, event: Event) -> Kernel:
+        """End a round: change the scale."""
+        seen, self._before = event.tally - self._before, event.tally
+        decisions = max(seen.num_decisions, 1)
+        gradients = self._gradients * seen.rows_scanned / decisions
+        rows = max(seen.rows_read / decisions + gradients, 1.0)
+        share = seen.num_accepted / decisions
+        factor = self._tuner.update(share, rows, self._appetite + gradients, event.moves)
+        if event.draw == self._tuner.ends[-1]:
+            assert self.watch is not None
+            self.watch.is_on = False
+            self.notes += (self._tuner.words,)
+            if self._tuner.is_lost:
+                said = f"`sample(adapt=True)` found no scale: {self._tuner.words}. {_LOST}"
+                warnings.warn(said, RuntimeWarning, stacklevel=4)
+        return replace(kernel, proposal=self._given.stretched(factor))
+
+    def _moved(self, kernel: Kernel, draw: int, positions: PyTree) -> Kernel:
+        """Move the surrogate to the chains, if they are far from it."""
+        assert self._recentre is not None
+        kernel, note = _recentred(kernel, positions, draw, self._recentre)
+        self.notes += (note,)
+        return kernel
+
+    # ---- what a checkpoint has of it -------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return numbers, and arrays, from which `restore` makes the events."""
+        numbers = [[event.draw, dataclasses.astuple(event.tally), event.moves is not None] for event in self.events]
+        arrays = {}
+        for k, event in enumerate(self.events):
+            arrays |= {f"event/{k}/position/{i}": np.asarray(leaf) for i, leaf in enumerate(event.positions)}
+            if event.moves is not None:
+                arrays |= {f"event/{k}/{name}": of for name, of in event.moves._asdict().items()}
+        return {"events": numbers}, arrays
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take over the events of an earlier process."""
+        for k, (draw, tally, has_moves) in enumerate(numbers["events"]):
+            count = sum(name.startswith(f"event/{k}/position/") for name in arrays)
+            positions = [arrays[f"event/{k}/position/{i}"] for i in range(count)]
+            moves = Moves(*(arrays[f"event/{k}/{name}"] for name in Moves._fields)) if has_moves else None
+            self.events.append(Event(int(draw), Tally(*tally), moves, positions))
 
 
 def check_warmup(

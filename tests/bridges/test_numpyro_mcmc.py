@@ -136,10 +136,15 @@ def test_chains_on_devices() -> None:
 def test_a_fit_has_the_sites(tmp_path: Any) -> None:
     fit = tc.fit(posterior(model, rows()), num_draws=4000, progress=False)
     assert list(fit.draws) == ["rate", "mean"]
+    assert fit.prepared is not None
     mean, sd = truth()
     (rate,) = (each for each in fit.facts.parameters if each.name == "rate")
     assert abs(rate.mean - mean) < 4.5 * rate.mcse
     assert rate.sd == pytest.approx(sd, rel=0.1)
     assert fit.audit(num_decisions=60, progress=False).is_sound
+    options: dict[str, Any] = {"progress": False, "scan": 0, "num_chains": 4, "checkpoint": tmp_path / "run"}
+    kernel, starts = fit.prepared.kernel(), fit.prepared.starts(jax.random.key(0), 4)
+    first, second = (tc.sample(jax.random.key(1), kernel, starts, 20, **options) for _ in range(2))
+    assert np.array_equal(first.position["mean"], second.position["mean"])
     fit.save(tmp_path / "fit")
     assert list(tc.Fit.load(tmp_path / "fit").draws) == ["rate", "mean"]

@@ -6,12 +6,14 @@ import dataclasses
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tallchain as tc
 from conftest import SEED
+from tallchain.fitting import running
 from tallchain.fitting.gathering import parameters_of_fit
 from tallchain.formulas import build
 from tallchain.surrogates.no_reference import NoReferenceError
@@ -92,6 +94,31 @@ def test_ctrl_c_after_the_sampling_keeps_the_draws(
     found = tc.fit("answer ~ x", frame, family="bernoulli", **QUICK)
     assert found.trace.num_draws >= 250
     assert (found.facts.predictive is None) == (stage == "facts_of")
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_scan_is_said(frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = running.scanned
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(running, "scanned", interrupted)
+    found = tc.fit("answer ~ x", frame, family="bernoulli", acceptance=tc.Penalty(), **QUICK)
+    codes = [each.code for each in found.facts.advice]
+    assert "scan-interrupted" in codes
+    assert "not-checked" not in codes
+    assert "Ctrl-C came before the scan of all rows was done" in found.report(tmp_path / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_limit_of_time_leaves_the_scan_on(frame: pd.DataFrame) -> None:
+    found = tc.fit("answer ~ x", frame, family="bernoulli", acceptance=tc.Penalty(), max_seconds=1e-3, **QUICK)
+    codes = [each.code for each in found.facts.advice]
+    assert found.trace.scan is not None
+    assert "not-checked" not in codes
+    assert ("limit-reached" in codes) == ("low-ess" in codes or "r-hat" in codes)
 
 
 # ---- names -------------------------------------------------------------------------------------

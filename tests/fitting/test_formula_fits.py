@@ -78,6 +78,7 @@ def test_new_levels(fit: tc.Fit) -> None:
         fit.predict(new)
     wide, narrow = fit.predict(new, new_levels="draw"), fit.predict(new.assign(site="mid"))
     assert np.ptp(wide.interval) > np.ptp(narrow.interval)
+    assert (wide.new_levels, narrow.new_levels) == ({"site": ("overseas",)}, {})
     with pytest.raises(ValueError, match="'x'"):
         fit.predict(new.assign(site="mid", sex="x"))
 

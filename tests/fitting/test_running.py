@@ -7,6 +7,7 @@ import math
 import signal
 import threading
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from jax import random as jr
 import tallchain as tc
 from conftest import SEED
 from tallchain.checking.convergence import convergence_of
-from tallchain.checking.joining import joined, last_positions, without_first
+from tallchain.checking.joining import last_positions, without_first
 from tallchain.fitting import running
 from tallchain.fitting.running import Limits, dispersed, run
 from tallchain.models import Regression, families
@@ -91,6 +92,21 @@ def test_an_interrupt_keeps_the_draws(prepared: tc.Prepared) -> None:
     assert found.trace.num_draws > 0
 
 
+def test_an_interrupt_of_the_scan_is_known(prepared: tc.Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = running.scanned
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(running, "scanned", interrupted)
+    found = ran(prepared, SHORT, prepared.kernel(tc.Penalty()))
+    assert found.is_enough
+    assert found.is_scan_cut
+    assert found.trace.scan is None
+    assert not found.trace.is_interrupted
+
+
 def test_starts_are_farther_out_than_draws(prepared: tc.Prepared) -> None:
     laplace = prepared.laplace
     radius = lambda positions: np.linalg.norm(np.asarray(jax.vmap(laplace.whiten)(positions)), axis=1)  # noqa: E731
@@ -134,7 +150,7 @@ def test_joined_traces_add_up(prepared: tc.Prepared) -> None:
     options = {"num_chains": 4, "scan": 0, "progress": False}
     first = tc.sample(jr.key(1), kernel, np.zeros(3, np.float32), 20, num_warmup=5, **options)
     second = tc.sample(jr.key(2), kernel, last_positions(first), 30, **options)
-    both = joined(first, second)
+    both = first.extend(second)
     assert both.num_draws == 50
     assert both.decisions.rows_read == first.decisions.rows_read + second.decisions.rows_read
     assert both.warmup == first.warmup

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tallchain as tc
+from commands import made_up_trace
 from conftest import SEED
-from tallchain.fitting.saving import DRAWS, FACTS, SavedFitError
+from tallchain.fitting.saving import DRAWS, FACTS, SavedFitError, write_draws
 from tallchain.models import Group, Regression, families
 
 pd = pytest.importorskip("pandas")
@@ -201,3 +202,9 @@ def test_bad_models(model: Regression) -> None:
         tc.fit("y ~ x")
     with pytest.raises(TypeError, match="say what the outcomes are"):
         tc.fit("y ~ x", pd.DataFrame({"y": [1.0], "x": [1.0]}))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_full_disk_is_an_error_and_not_the_end_of_the_process() -> None:
+    with pytest.raises(OSError, match="No space left on device"):
+        write_draws(made_up_trace().to_datatree(), Path("/dev/full"))

@@ -180,3 +180,11 @@ def test_the_design_is_allocated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = built("y ~ x1 + x2 + carrier").model
     assert sum(each is made.data["x"] for each in seen) == 1
     assert any(each is made.data["y"] for each in seen)
+
+
+def test_a_power_as_in_r() -> None:
+    """It binds as Python's does."""
+    frame = rows()
+    found, same = (built(f"y ~ I(x1{sign}2 + 1) + I(-x2 {sign} 2)", frame).model for sign in ("^", "**"))
+    np.testing.assert_array_equal(found.data["x"], same.data["x"])
+    np.testing.assert_allclose(found.data["x"][:, 1], frame["x1"] ** 2 + 1, rtol=1e-5)

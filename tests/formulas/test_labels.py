@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from formula_rows import built, rows
 
+from tallchain.formulas import FormulaError
 from tallchain.formulas.labels import MISSING, UNKNOWN, Coder, Labels
 from tallchain.tables import open_table
 
@@ -76,3 +78,10 @@ def test_many_labels_take_wider_codes() -> None:
     assert labels.values[:3] == (0, 2, 4)
     assert codes.dtype == np.int16
     np.testing.assert_array_equal(labels.array()[codes], np.arange(0, 40_000, 2))
+
+
+def test_a_text_among_numbers_is_quoted() -> None:
+    numbers = [f"{value:.6f}" for value in np.random.default_rng(0).normal(size=2500)]
+    frame = rows(size=2500).assign(x1=["n/a?", *numbers[1:]])
+    with pytest.raises(FormulaError, match=r"column 'x1' has more than 2,000 levels.*text such as 'n/a\?'\."):
+        built("y ~ x1", frame)

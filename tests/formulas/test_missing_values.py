@@ -91,3 +91,14 @@ def test_weights_and_offsets_count_too() -> None:
     for settings in ({"weights": "k"}, {"offset": "k"}):
         with pytest.raises(FormulaError, match=r"'k' 1 \(the first in row 9\)"):
             built("y ~ x1", frame, **settings)
+
+
+def test_rows_are_those_of_the_table_although_some_are_left_out() -> None:
+    frame = rows().assign(hits=1, w=1.0)
+    frame.loc[[0, 2, 5], "x1"] = np.nan
+    frame.loc[7, "hits"] = -1
+    with pytest.raises(FormulaError, match=r"the outcome `hits` must be counts: .*; got -1 at row 7\."):
+        built("hits ~ x1", frame, "poisson", missing="drop")
+    frame.loc[7, "hits"], frame.loc[9, "w"] = 1, -2
+    with pytest.raises(FormulaError, match=r"`weights='w'` must be at least 0; got -2 for row 9\."):
+        built("hits ~ x1", frame, "poisson", missing="drop", weights="w")

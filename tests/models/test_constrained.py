@@ -14,7 +14,7 @@ import pytest
 
 import tallchain as tc
 from conftest import SEED
-from tallchain.checking.joining import joined, last_positions, without_first
+from tallchain.checking.joining import last_positions, without_first
 from tallchain.coordinates import Coordinates
 from tallchain.models.constrained import Constraints
 from tallchain.models.constraints import cholesky_correlation, ordered, positive, simplex, unit_interval
@@ -109,9 +109,24 @@ def test_moments_are_of_the_parameters(trace: tc.Trace) -> None:
 def test_runs_go_on_from_the_coordinates_of_the_sampler(trace: tc.Trace) -> None:
     half = without_first(trace, 250)
     assert half.unconstrained["w"].shape == (64, 250, 2)
-    both = joined(trace, half)
+    both = trace.extend(half)
     assert both.unconstrained["rate"].shape == both.position["rate"].shape == (64, 750)
     assert np.array_equal(last_positions(trace)["w"], trace.unconstrained["w"][:, -1])
+
+
+def test_runs_go_on_from_traces_and_checkpoints(trace: tc.Trace, tmp_path: Path) -> None:
+    """A trace from a file has no coordinates of the sampler; the second call with a checkpoint reads it."""
+    assert trace.kernel is not None
+    kernel, key = trace.kernel, jax.random.key(SEED + 1)
+    options: dict[str, Any] = {"progress": False, "scan": 0}
+    for start in (trace, dataclasses.replace(trace, sampled=None)):
+        more = tc.sample(key, kernel, start, 5, **options)
+        assert trace.extend(more).unconstrained["w"].shape == (64, 505, 2)
+        assert np.allclose(more.position["rate"][:, 0], trace.position["rate"][:, -1], rtol=0.5)
+    begun = [tc.sample(key, kernel, START, 20, checkpoint=tmp_path / "run", **options) for _ in range(2)]
+    found = [*begun, tc.resume(tmp_path / "run", kernel, **options)]
+    for name in ("w", "rate"):
+        assert all(np.array_equal(each.position[name], found[0].position[name]) for each in found)
 
 
 def test_an_audit_names_the_parameters(trace: tc.Trace) -> None:

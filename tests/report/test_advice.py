@@ -26,6 +26,7 @@ SET = [
     advice.limit_reached("time", "10 min"),
     advice.interrupted(120),
     advice.not_checked(),
+    advice.scan_interrupted(),
     advice.skewed(0.5, 2.0, 40),
     advice.audit_failed("ERROR FOUND: the log-odds are off."),
     advice.tempered(100.0),

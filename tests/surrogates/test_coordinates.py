@@ -140,3 +140,25 @@ def test_a_scale_that_is_known_well_takes_the_coordinates_that_cost_less(sd: flo
     ground = RegressionGround(model.posterior, Shuffled(model.data, 20))
     surrogate = ground.place(model.start, lambda *_: None).surrogate
     assert isinstance(ground._coordinates(surrogate), kind)
+
+
+def test_scales_far_from_the_reference_have_coordinates_in_float32() -> None:
+    """From near 0, where the mean of all rows says much of the intercept, to where it says next to nothing."""
+    random = np.random.default_rng(SEED)
+    count = 20_000
+    model = Regression(families.Gaussian(), y=random.normal(size=count), groups={"g": np.arange(count) % 3})
+    place = RegressionGround(model.posterior, Shuffled(model.data, 20)).place(model.start, lambda *_: None)
+    assert place.position["log_sd(g)"] < -2
+    sums = place.surrogate.sums
+    of_groups = float(np.sum(np.asarray(sums.terms[0].second, np.float64)))
+    assert abs(float(sums.second[0, 0]) / of_groups - 1) < 1e-6  # all rows have the same curvature
+    coordinates = Decoupled(model.posterior, place.surrogate)
+    for log_sd in (-12.0, -6.0, -2.0, 0.5, 1.0, 2.0, 3.0, 5.0):
+        effects = np.float32(0.2 * np.exp(log_sd)) * np.array([1.0, 1.01, 0.99], np.float32)
+        position = place.position | {"log_sd(g)": np.float32(log_sd), "g": effects}
+        position["coefficients"] = place.position["coefficients"] - effects[0]
+        w = coordinates.to(position)
+        assert np.all(np.isfinite(w)), (log_sd, w)
+        again = coordinates.back(w)
+        for name, leaf in position.items():
+            np.testing.assert_allclose(again[name], leaf, rtol=1e-3, atol=1e-4 * max(1, np.exp(log_sd)))

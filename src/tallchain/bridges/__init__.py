@@ -1,12 +1,12 @@
-"""Bridges to other libraries, each imported when it is first used: `tallchain.bridges.numpyro`."""
+"""Ways to and from other libraries; each module, with its library, is imported when it is first used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallchain.bridges import numpyro
+    from tallchain.bridges import blackjax, numpyro
 
-__all__ = ["numpyro"]
+__all__ = ["blackjax", "numpyro"]
 
 
 def __getattr__(name: str) -> Any:

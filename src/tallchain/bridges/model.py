@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallchain.arrays import as_floats
-from tallchain.bridges.sites import Columns, Evaluation, LogLikelihood, LogPrior, Reading, RowModel, Sites
+from tallchain.bridges.sites import INDEX, Columns, Evaluation, LogLikelihood, LogPrior, Reading, RowModel, Sites
 from tallchain.bridges.structure import Model, Structure, structure_of
 from tallchain.functions import QUICKLY
 from tallchain.models import Posterior
@@ -75,14 +75,16 @@ def _bridged(model: Model, structure: Structure, columns: Columns) -> Bridged:
             f"`{_CALL}`: the model cannot be traced with arrays for {', '.join(columns.arrays) or 'its data'}: "
             f"{_first_line(error)}. Give it sizes, such as the number of groups, as whole numbers."
         ) from error
-    for by_index in (False, True):
-        rows = RowModel(model, structure, columns, by_index=by_index)
-        difference, deterministic = whole.compared(rows)
+    indices = {INDEX: np.arange(structure.num_rows, dtype=np.int32)}
+    difference = ""
+    for data in (columns.arrays, indices) if columns.arrays else (indices,):
+        rows = RowModel(model, structure, columns, by_index=data is indices)
+        difference, deterministic = whole.compared(rows, data)
         if not difference:
             sites = Sites(rows, deterministic)
             made = Posterior(LogPrior(rows), LogLikelihood(rows), constraints=sites)
-            return Bridged(made, rows.data, _start(structure, sites), deterministic)
-        if rows.is_by_index or not whole.takes_indices:
+            return Bridged(made, data, _start(structure, sites), deterministic)
+        if not whole.takes_indices:
             break
     raise ValueError(_no_rows(structure, difference))
 
@@ -135,9 +137,9 @@ class _Whole:
         log_priors, by_row, values = found(every)
         return cls(positions, some, names, (log_priors, by_row[:, some], values), structure.has_indices)
 
-    def compared(self, rows: RowModel) -> tuple[str, tuple[str, ...]]:
+    def compared(self, rows: RowModel, data: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
         """Say what differs, in words that are empty if nothing does; name the sites that do not depend on the rows."""
-        some = {name: column[self.indices] for name, column in rows.data.items()}
+        some = {name: column[self.indices] for name, column in data.items()}
 
         def known(position: PyTree, some: PyTree) -> Any:
             by_row = jax.vmap(lambda row: rows.at(position, row).by_row[0])(some)

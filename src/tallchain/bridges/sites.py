@@ -6,6 +6,7 @@ a source can store them as columns; or, if the model needs them whole, the plate
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -117,6 +118,12 @@ class Columns:
         self._leaves = {_name(path, _parameters(model)): leaf for path, leaf in leaves}
         self.arrays = {name: leaf for name, leaf in self._leaves.items() if _has_rows(leaf, num_rows)}
 
+    def having(self, arrays: dict[str, Any]) -> Columns:
+        """Return the same with other arrays in place of these."""
+        found = copy.copy(self)
+        found._leaves, found.arrays = self._leaves | arrays, arrays
+        return found
+
     def arguments(self, arrays: dict[str, Any]) -> Arguments:
         """Return the arguments with other arrays in place of these."""
         return jax.tree.unflatten(self._structure, [arrays.get(name, leaf) for name, leaf in self._leaves.items()])
@@ -150,21 +157,17 @@ class RowModel:
         model: the user's.
         structure: its plate and sites.
         columns: of its arguments.
-        by_index: keep the arguments whole, and have rows be indices.
+        by_index: keep the arguments whole, and have rows be indices; else it keeps one row of them, to run without.
     """
 
     def __init__(self, model: Model, structure: Structure, columns: Columns, *, by_index: bool) -> None:
-        self.model, self.structure, self._columns = model, structure, columns
-        self.is_by_index = by_index or not columns.arrays
-        self.data = columns.arrays
-        """The rows: columns of the arguments, or indices."""
-        if self.is_by_index:
-            self.data = {INDEX: np.arange(structure.num_rows, dtype=np.int32)}
-            self._whole = columns.arguments({name: jnp.asarray(leaf) for name, leaf in columns.arrays.items()})
+        self.model, self.structure, self.is_by_index = model, structure, by_index
+        if by_index:
+            arrays = {name: jnp.asarray(leaf) for name, leaf in columns.arrays.items()}
+            self._columns, self._first = columns.having(arrays), {INDEX: np.int32(0)}
         else:
-            first = {name: leaf[:1] for name, leaf in columns.arrays.items()}
-            self._columns = Columns(model, columns.arguments(first), 1)  # without the data
-        self._first = {name: np.array(leaf[0]) for name, leaf in self.data.items()}
+            self._columns = columns.having({name: np.array(leaf[:1]) for name, leaf in columns.arrays.items()})
+            self._first = {name: leaf[0] for name, leaf in self._columns.arrays.items()}
 
     def at(self, position: PyTree, row: PyTree = None) -> Evaluation:
         """Evaluate the model at a position and a row; for what all rows share any row will do."""
@@ -174,9 +177,9 @@ class RowModel:
         """Return the model of a row."""
         row = self._first if row is None else row
         one = {name: jnp.asarray(value)[None] for name, value in row.items()}
-        if self.is_by_index:
-            return Reading(self.model, self.structure.plate, self._whole, one[INDEX])
-        return Reading(self.model, self.structure.plate, self._columns.arguments(one), jnp.zeros(1, jnp.int32))
+        arguments = self._columns.arguments({} if self.is_by_index else one)
+        indices = one[INDEX] if self.is_by_index else jnp.zeros(1, jnp.int32)
+        return Reading(self.model, self.structure.plate, arguments, indices)
 
 
 class LogPrior:

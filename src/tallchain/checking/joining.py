@@ -1,4 +1,4 @@
-"""Traces that follow each other: the draws of a run that went on."""
+"""Parts of a trace: without its first draws, and where its chains are."""
 
 from __future__ import annotations
 
@@ -8,39 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallchain.checking.trace import Tally, Trace
+from tallchain.checking.trace import BY_DRAW, Tally, Trace
 from tallchain.digest import COUNTED
 from tallchain.names import in_order_of
-
-_BY_DRAW = ("is_accepted", "rows_read", "rows_scanned", "log_ratio", "is_invalid")
-_TIMES = ("seconds", "compile_seconds", "scan_seconds")
-
-
-def joined(first: Trace, second: Trace) -> Trace:
-    """Return both, one after the other; the kernel, the scan and what else is of the end are those of the second.
-
-    Both have all their draws, of the same chains: none was left out.
-    """
-    values: dict[str, Any] = {
-        name: np.concatenate([getattr(of, name) for of in (first, second)], 1) for name in _BY_DRAW
-    }
-    extras = {name: np.concatenate([first.extras[name], second.extras[name]], 1) for name in first.extras}
-    times = {name: getattr(first, name) + getattr(second, name) for name in _TIMES}
-    return dataclasses.replace(
-        second,
-        position=_both(first.position, second.position),
-        sampled=_both(first.sampled, second.sampled),
-        extras=extras,
-        warmup=first.warmup + second.warmup,
-        is_one_start=first.is_one_start,
-        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
-        **values,
-        **times,
-    )
-
-
-def _both(first: Any, second: Any) -> Any:
-    return in_order_of(jax.tree.map(lambda a, b: np.concatenate([a, b], 1), first, second), first)
 
 
 def without_first(trace: Trace, count: int) -> Trace:
@@ -54,7 +24,7 @@ def without_first(trace: Trace, count: int) -> Trace:
         sampled=in_order_of(jax.tree.map(rest, trace.sampled), trace.sampled),
         extras={name: rest(values) for name, values in trace.extras.items()},
         warmup=trace.warmup + dropped,
-        **{name: rest(getattr(trace, name)) for name in _BY_DRAW},
+        **{name: rest(getattr(trace, name)) for name in BY_DRAW},
     )
 
 

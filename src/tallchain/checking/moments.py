@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -283,6 +283,31 @@ class Gatherer:
             spanned=power_of_two(min(self._num_batches, (group.record.shape[1] - 1) // self._size + 2)),
             with_products=shapes.num_coordinates <= _COVARIED,
         )
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what `restore` goes on from."""
+        found = {"made": self._made}
+        if self._grid is not None:
+            found |= {f"grid/{name}": of for name, of in vars(self._grid).items()}
+        if self._products is not None:
+            found |= {f"products/{name}": np.asarray(of) for name, of in vars(self._products).items()}
+        for first, batches in self._batches.items():
+            found |= {f"batches/{first}/{name}": np.asarray(of) for name, of in batches._asdict().items()}
+        return found
+
+    def restore(self, state: dict[str, np.ndarray], _: Any) -> None:
+        """Go on from a state; the chains are divided into the same records."""
+        self._made = state["made"]
+        if "grid/counts" in state:
+            self._grid = object.__new__(Bins)
+            vars(self._grid).update({name: state[f"grid/{name}"] for name in ("middle", "width", "counts")})
+        if "products/sums" in state:
+            self._products = _Products(len(state["products/mean"]))
+            self._products.count = int(state["products/count"])
+            self._products.mean, self._products.sums = state["products/mean"], state["products/sums"]
+        for first in {name.split("/")[1] for name in state if name.startswith("batches/")}:
+            leaves = {name: jax.device_put(state[f"batches/{first}/{name}"]) for name in digest.Batches._fields}
+            self._batches[int(first)] = digest.Batches(**leaves)
 
     def moments(self) -> Moments:
         """Return what was gathered."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -23,6 +24,37 @@ _BLOCK = 256  # chains whose verdicts are gathered at a time
 _LEAST_SHARE = 0.5  # of the draws of the largest rectangle; if that many are kept, no chain with a draw is left out
 
 
+class Store(Protocol):
+    """Holds packed draws by chain and number."""
+
+    @property
+    def array(self) -> np.ndarray:
+        """All of them, (chain, draw, word)."""
+        ...
+
+    def write(self, chain: int, at: int, words: np.ndarray) -> None:
+        """Take over draws of a chain, the first of which has number `at`."""
+        ...
+
+    def check(self, counts: np.ndarray) -> None:
+        """Refuse to go on if this many draws of each chain are not there as they were written."""
+        ...
+
+
+class InMemory:
+    """A store in memory."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.array = np.zeros(shape, np.uint32)
+
+    def write(self, chain: int, at: int, words: np.ndarray) -> None:
+        """Copy them."""
+        self.array[chain, at : at + len(words)] = words
+
+    def check(self, counts: np.ndarray) -> None:
+        """Nothing was here before."""
+
+
 class Recorder:
     """Collects draws on the host as chunks of them arrive, each chain at its own index."""
 
@@ -36,10 +68,14 @@ class Recorder:
         thin: int = 1,
         with_moments: bool = False,
         watch: Watch | None = None,
+        store: Callable[[tuple[int, int, int]], Store] = InMemory,
+        keep_warmup: bool = False,
         coordinates: Coordinates | None = None,
     ) -> None:
         self.num_rows = num_rows
         self.num_warmup = num_warmup
+        self.num_draws = num_warmup + num_samples
+        """Draws that every chain makes."""
         self.thin = thin
         """One draw in so many is kept."""
         self.draw = np.zeros(num_chains, np.int64)
@@ -48,12 +84,14 @@ class Recorder:
         self.warmup = Tally()
         self.seconds = 0.0
         """Time spent sampling, so far: the caller adds to it."""
-        self._shape = (num_chains, -(-num_samples // thin))
+        self._first = 0 if keep_warmup else num_warmup
+        """The number of the first draw to keep."""
+        self._shape = (num_chains, -(-(self.num_draws - self._first) // thin))
         self._coordinates = coordinates
         self._gatherer = Gatherer(num_chains, num_samples, num_warmup, coordinates) if with_moments else None
         self._watch = watch
-        self._kept: np.ndarray | None = None
-        """Packed, by chain and draw."""
+        self._make_store = store
+        self._store: Store | None = None
         self._like: Drawn | None = None
         self._drawn: Drawn | None = None
         """What `draws` has returned, until other draws arrive."""
@@ -96,9 +134,7 @@ class Recorder:
             if self.thin > 1 and chunk.unwanted:  # all draws are searched, not only those to keep
                 for record in range(len(chunk.records)):
                     chunk.fetch(record)
-            if self._kept is None:
-                self._kept = np.zeros((*self._shape, divided.records[0].shape[-1]), np.uint32)
-                self._like = chunk.like
+            self._prepare(chunk.like)
             tallies = list(in_order(take_part, range(len(divided.records)), num_cores()))
             for warmup, rest in [self._tallies(before, after, added)] if added else tallies:
                 self.total += warmup + rest
@@ -128,15 +164,15 @@ class Recorder:
 
     def _copy(self, chains: slice, draw: np.ndarray, words: np.ndarray) -> None:
         """Keep the draws of some chains."""
-        assert self._kept is not None
-        before, kept = self.draw[chains], self._kept[chains]
-        skipped = self._skipped(before, draw) if self.thin == 1 else np.zeros_like(before)
+        assert self._store is not None
+        before = self.draw[chains]
+        skipped = np.clip(self._first - before, 0, draw - before) if self.thin == 1 else np.zeros_like(before)
         begin, end = self._kept_until(before), self._kept_until(draw)
         some = np.flatnonzero(end > begin)
         for chain, skip, at, to in zip(
             *(of[some].tolist() for of in (np.arange(len(end)), skipped, begin, end)), strict=True
         ):
-            kept[chain, at:to] = words[chain, skip : skip + to - at]
+            self._store.write(chains.start + chain, at, words[chain, skip : skip + to - at])
 
     def _tally(self, chains: slice, draw: np.ndarray, verdict: Verdict) -> tuple[Tally, Tally]:
         """Add up the decisions of the warm-up, and the others, of some chains."""
@@ -157,20 +193,56 @@ class Recorder:
         """Draws of the warm-up, among those between."""
         return np.clip(self.num_warmup - before, 0, after - before)
 
+    def _prepare(self, like: Drawn) -> None:
+        """Make the store, once it is known what a draw is."""
+        if self._store is None:
+            self._store, self._like = self._make_store((*self._shape, num_words(like))), like
+
+    # ---- what a checkpoint has of it -------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return numbers, and arrays, from which `restore` goes on; the draws kept are in their store."""
+        numbers = {
+            "total": dataclasses.astuple(self.total),
+            "warmup": dataclasses.astuple(self.warmup),
+            "seconds": self.seconds,
+        }
+        arrays = {"draw": self.draw}
+        for name, keeper in (("moments", self._gatherer), ("watch", self._watch)):
+            if keeper:
+                arrays |= {f"{name}/{part}": of for part, of in keeper.state().items()}
+        return numbers, arrays
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray], like: Drawn) -> None:
+        """Go on from a state; `like` has the shapes of a recorded draw."""
+        self.draw = arrays["draw"]
+        self.total, self.warmup = (Tally(*numbers[name]) for name in ("total", "warmup"))
+        self.seconds = float(numbers["seconds"])
+        for name, keeper in (("moments", self._gatherer), ("watch", self._watch)):
+            own = {part.removeprefix(f"{name}/"): of for part, of in arrays.items() if part.startswith(f"{name}/")}
+            if keeper:
+                keeper.restore(own, like)
+        self._prepare(like)
+        assert self._store is not None
+        self._store.check(self._kept_until(self.draw))
+
     @property
-    def num_kept(self) -> int:
-        """Draws of each chain that a trace would have now."""
-        return self._largest()[1]
+    def number_of_last(self) -> int:
+        """The number of the last draw that a trace would have now, warm-up included."""
+        return self.num_warmup + (self._largest()[1] - 1) * self.thin
 
     def draws(self) -> Drawn:
         """Return the finished draws of the chains that `largest` chooses."""
         if self._drawn is None:
-            self._drawn = self._cut(*self._largest())
+            chains, count = self._largest()
+            begin = self.num_warmup - self._first
+            self._drawn = self._cut(chains, slice(begin, begin + count))
         return self._drawn
 
     def draws_of_every_chain(self) -> Drawn:
         """Return the draws that every chain has finished."""
-        return self._cut(np.arange(len(self.draw)), int(self._finished.min()))
+        begin = self.num_warmup - self._first
+        return self._cut(np.arange(len(self.draw)), slice(begin, begin + int(self._finished.min())))
 
     def trace(self, like: PyTree, **facts: Any) -> Trace:
         """Make a trace of the finished draws.
@@ -180,14 +252,13 @@ class Recorder:
             facts: the fields of the trace that the recorder does not know.
         """
         chains, _ = self._largest()
-        position, verdict = self.draws()
         left_out = np.setdiff1d(np.arange(len(self.draw)), chains)
-        position = in_order_of(position, like)
-        has_none = self._coordinates is None
+        before = None
+        if self._first < self.num_warmup:
+            warmup = self._fields(self._cut(chains, slice(self.num_warmup - self._first)), like)
+            before = Trace(**warmup, num_rows=self.num_rows, names=facts.get("names", {}))
         return Trace(
-            position if has_none else self._coordinates.of_draws(position),
-            sampled=None if has_none else position,
-            **verdict._asdict(),
+            **self._fields(self.draws(), like),
             num_rows=self.num_rows,
             warmup=self.warmup,
             thin=self.thin,
@@ -195,8 +266,17 @@ class Recorder:
             moments=self._moments(),
             seconds=self.seconds,
             left_out={int(chain): max(int(self.draw[chain]) - self.num_warmup, 0) for chain in left_out},
+            before=before,
             **facts,
         )
+
+    def _fields(self, drawn: Drawn, like: PyTree) -> dict[str, Any]:
+        """Return draws as fields of a trace."""
+        position = in_order_of(drawn.position, like)
+        verdict = drawn.verdict._asdict()
+        if self._coordinates is None:
+            return {"position": position} | verdict
+        return {"position": self._coordinates.of_draws(position), "sampled": position} | verdict
 
     def _moments(self) -> Moments | None:
         """None if they are not wanted, or if the device has failed, since the draws matter more."""
@@ -208,20 +288,20 @@ class Recorder:
     @property
     def _finished(self) -> np.ndarray:
         """Draws to keep that each chain has finished."""
-        return self._kept_until(self.draw)
+        return -(-np.maximum(self.draw - self.num_warmup, 0) // self.thin)
 
     def _kept_until(self, draw: np.ndarray) -> np.ndarray:
-        """Draws to keep among the first, warm-up included."""
-        return -(-np.maximum(draw - self.num_warmup, 0) // self.thin)
+        """Draws to keep among the first."""
+        return -(-np.maximum(draw - self._first, 0) // self.thin)
 
     def _largest(self) -> tuple[np.ndarray, int]:
         return largest(self._finished)
 
-    def _cut(self, chains: np.ndarray, count: int) -> Drawn:
-        if self._kept is None or self._like is None:
+    def _cut(self, chains: np.ndarray, draws: slice) -> Drawn:
+        if self._store is None or self._like is None:
             raise RuntimeError("no draw was made")
         rows: Any = slice(None) if len(chains) == len(self.draw) else chains
-        words, position, verdict = self._kept[rows, :count], *self._like
+        words, position, verdict = self._store.array[rows, draws], *self._like
         ends = num_words(position)
         # Verdicts are gathered: every look through one of their fields would read all positions as well.
         gathered = jax.tree.map(lambda leaf: np.empty((*words.shape[:2], *leaf.shape), leaf.dtype), verdict)

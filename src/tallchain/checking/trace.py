@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
+import jax
 import numpy as np
 
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.checking.convergence import Parameter, parameters_of
 from tallchain.checking.moments import Moments
 from tallchain.checking.summary import Rows, Summary, few
+from tallchain.checking.trees import datatree
 from tallchain.checking.verdict import Scan
 from tallchain.checks import position_of
 from tallchain.coordinates import coordinates_of
 from tallchain.digest import COUNTED
-from tallchain.names import all_coordinates, coordinates, named_leaves
+from tallchain.names import all_coordinates, coordinates, in_order_of, named_leaves
 from tallchain.schedule import Kernel
 from tallchain.settings import Settings
 from tallchain.types import PyTree, Verdict
+from tallchain.validation import brief
 
+BY_DRAW = ("is_accepted", "rows_read", "rows_scanned", "log_ratio", "is_invalid")
+"""Fields by (chain, draw), with the extras."""
+_TIMES = ("seconds", "compile_seconds", "scan_seconds")
 _FEW_SHARE = 0.01  # of the decisions that may use very few rows
 
 
@@ -78,12 +83,14 @@ class Trace:
             length would cost more than half of the draws.
         is_one_start: all chains started from the same position.
         notes: what else happened during the run, in words.
+        key: the words of the key that determined the draws, if it is known.
         names: labels for the entries of a vector, by its name in `variables`; they name the parameters in the summary,
             and are coordinates of the DataTree.
         settings: test, proposal, prior and temperature, in words.
         scan: what the scan at the end of the run has shown; None if there was none.
         sampled: the draws in the coordinates of the sampler, if the posterior has constraints; None where they are the
             position. `unconstrained` has either.
+        before: the draws of the warm-up, if they were kept.
         kernel: the sampler as it was at the end of the run, for `audit(trace.kernel, trace)`: with the surrogate that
             `recentre` has moved, and with the temperature and the scale of a schedule at the last draw kept. It holds
             the data and your functions, which cannot be pickled: a trace that was pickled or copied has None.
@@ -108,10 +115,12 @@ class Trace:
     left_out: dict[int, int] = dataclasses.field(default_factory=dict)
     is_one_start: bool = False
     notes: tuple[str, ...] = ()
+    key: tuple[int, ...] = ()
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     settings: Settings | None = None
     scan: Scan | None = None
     sampled: PyTree = None
+    before: Trace | None = None
     kernel: Kernel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,6 +158,29 @@ class Trace:
         """The draws by name: the keys of a dict, the fields of a record, or "position" for a single array."""
         return named_leaves(self.position)
 
+    def extend(self, more: Trace) -> Trace:
+        """Return these draws and `more` of the same chains, which went on from here (`sample(initial=trace)`).
+
+        The kernel, the scan and what else is of the end are those of `more`.
+        """
+        _check_extension(self, more)
+        values: dict[str, Any] = {
+            name: np.concatenate([getattr(of, name) for of in (self, more)], 1) for name in BY_DRAW
+        }
+        values |= {name: getattr(self, name) + getattr(more, name) for name in _TIMES}
+        return dataclasses.replace(
+            more,
+            position=_one_after_another(self.position, more.position),
+            sampled=_one_after_another(self.sampled, more.sampled),
+            extras={name: np.concatenate([self.extras[name], more.extras[name]], 1) for name in self.extras},
+            warmup=self.warmup + more.warmup,
+            all_decisions=None if self.all_decisions is None else self.decisions + more.decisions,
+            is_one_start=self.is_one_start,
+            before=self.before,
+            notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
+            **values,
+        )
+
     def complaints(self) -> list[str]:
         """Describe what may be wrong with the draws; empty if nothing was found."""
         found = [] if self.scan is None else self.scan.complaints()
@@ -177,46 +209,14 @@ class Trace:
     def to_datatree(self, coords: dict[str, Any] | None = None, dims: dict[str, list[str]] | None = None) -> Any:
         """Return an xarray DataTree with the groups ArviZ expects (needs `arviz-base`).
 
+        `sample_stats` has acceptance_rate (1 or 0), accepted, rows_read, rows_scanned, log_ratio, invalid, and what
+        the test reports. With `sample(keep_warmup=True)` there are `warmup_posterior` and `warmup_sample_stats`.
+
         Args:
             coords: values of the dimensions, by dimension, as `arviz_base.from_dict` takes them.
             dims: names of the dimensions of a parameter, except chain and draw, by parameter.
         """
-        from arviz_base import from_dict
-
-        if taken := self.variables().keys() & {"chain", "draw"}:
-            raise ValueError(
-                f"`trace.to_datatree()`: a parameter is named {sorted(taken)[0]!r}, which is a dimension of every "
-                "variable in ArviZ, so its draws would be lost. Rename it with `dataclasses.replace(trace, ...)`."
-            )
-        dims = dict(dims or {})
-        labels = {(dims.get(name) or [f"{name}_dim_0"])[0]: list(of) for name, of in self.names.items()}
-        stats = {
-            "accepted": self.is_accepted,
-            "rows_read": self.rows_read,
-            "rows_scanned": self.rows_scanned,
-            "log_ratio": self.log_ratio,
-            "invalid": self.is_invalid,
-            **self.extras,
-        }
-        attributes: dict[str, Any] = {
-            "num_rows": self.num_rows,
-            "interrupted": int(self.is_interrupted),
-            "thin": self.thin,
-            "sampling_time": self.seconds,
-        }
-        if self.settings:
-            tempered = {"tempered": "NOT the posterior"} if self.settings.is_tempered else {}
-            of = self.settings
-            attributes |= {"test": of.test, "proposal": of.proposal, "prior": of.prior, "temperature": of.temperature}
-            attributes |= tempered
-        with warnings.catch_warnings():  # elsewhere more chains than draws are a mistake; here they are usual
-            warnings.filterwarnings("ignore", message="Found chain dimension to be longer", category=UserWarning)
-            return from_dict(
-                {"posterior": self.variables(), "sample_stats": stats},
-                coords=labels | dict(coords or {}),
-                dims=dims,
-                attrs={"posterior": attributes},
-            )
+        return datatree(self, coords, dims)
 
     def summary(self) -> Summary:
         """Return means, errors and costs, printable."""
@@ -227,6 +227,36 @@ class Trace:
         interrupted = ", interrupted" if self.is_interrupted else ""
         thinned = f", one in {self.thin} of those made" if self.thin > 1 else ""
         return f"Trace({self.num_chains} chains x {self.num_draws} draws of {names}{thinned}{interrupted})"
+
+
+def _check_extension(trace: Trace, more: Any) -> None:
+    """Refuse draws that did not go on from a trace."""
+    if not isinstance(more, Trace):
+        raise TypeError(f"`trace.extend(more)` must be a Trace; got {brief(more)}.")
+    if trace.moments is not None or more.moments is not None:
+        raise ValueError('`trace.extend(more)`: moments of two runs (keep="moments") cannot be put together.')
+    if trace.left_out or more.left_out:
+        raise ValueError(
+            "`trace.extend(more)`: chains were left out of an interrupted run, so the others do not match."
+        )
+    for what, of in (
+        ("chains", lambda each: each.num_chains),
+        ("rows", lambda each: each.num_rows),
+        ("parameters", lambda each: {name: leaf.shape[2:] for name, leaf in each.variables().items()}),
+        ("constraints", lambda each: each.sampled is not None),
+        ("thinning", lambda each: each.thin),
+        ("sampler", lambda each: each.settings),
+        ("reports of the test", lambda each: sorted(each.extras)),
+    ):
+        if of(trace) != of(more):
+            raise ValueError(
+                f"`trace.extend(more)`: the {what} of both must be the same; got {brief(of(trace))} and "
+                f"{brief(of(more))}."
+            )
+
+
+def _one_after_another(first: PyTree, second: PyTree) -> PyTree:
+    return in_order_of(jax.tree.map(lambda a, b: np.concatenate([a, b], 1), first, second), first)
 
 
 def in_coordinates_of(call: str, kernel: Kernel, trace: Trace) -> Trace:

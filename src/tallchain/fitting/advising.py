@@ -37,7 +37,7 @@ def advice_of(
     found = [
         *_of_draws(facts, ran, limits),
         *_of_decisions(trace, trace.settings),
-        *_of_checks(facts, trace, trace.settings),
+        *_of_checks(facts, ran, trace.settings),
         *(_of_preparation(prepared) if prepared else ()),
         *(_of_coefficients(model, trace) if model else ()),
     ]
@@ -73,13 +73,16 @@ def _of_decisions(trace: Trace, settings: Settings) -> Iterator[Advice]:
         yield advice.saturated(float(is_whole.mean()), float(trace.rows_read.mean()))
 
 
-def _of_checks(facts: Facts, trace: Trace, settings: Settings) -> Iterator[Advice]:
+def _of_checks(facts: Facts, ran: Ran, settings: Settings) -> Iterator[Advice]:
+    scan = ran.trace.scan
     if settings.is_tempered:
         yield advice.tempered(settings.temperature)
-    if trace.scan is None and not settings.is_exact:
+    if ran.is_scan_cut:
+        yield advice.scan_interrupted()
+    elif scan is None and not settings.is_exact:
         yield advice.not_checked()
-    if trace.scan is not None:
-        yield from _of_scan(trace.scan)
+    if scan is not None:
+        yield from _of_scan(scan)
     if facts.predictive is not None and (found := advice.predictive(facts.predictive)):
         yield found
     if facts.num_dropped:

@@ -13,9 +13,11 @@ import numpy as np
 
 from tallchain.checking.replicas import LEAST_DRAWS, predictive_check
 from tallchain.fitting.advising import advice_of
+from tallchain.fitting.checkpointing import rounds_in
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
 from tallchain.fitting.running import Limits, Ran, dispersed, num_chains_for, run
+from tallchain.fitting.variables import check_names
 from tallchain.interrupts import catch_interrupt
 from tallchain.keys import fold_in, make_key
 from tallchain.memory import release
@@ -33,7 +35,7 @@ from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
 from tallchain.surrogates.no_reference import NoReferenceError
 from tallchain.types import AcceptanceTest, Array, ModelWithRows, Proposal, PyTree
-from tallchain.validation import brief, check_switch, is_positive, is_whole
+from tallchain.validation import RowError, brief, check_switch, is_positive, is_whole
 
 if TYPE_CHECKING:
     from tallchain.formulas import Spec
@@ -61,6 +63,7 @@ def fit(
     scan: int = 8,
     check: bool = True,
     progress: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Fit:
     """Prepare, sample until the draws are enough, check them, and say what was done and how far to trust it.
 
@@ -90,36 +93,36 @@ def fit(
         scan: proposals at which every row is read at the end, unless the test is exact.
         check: compare outcomes with outcomes drawn from the fit (a posterior predictive check of a regression).
         progress: show what is going on (needs `rich`); without a terminal, a line every ten seconds or more.
+        checkpoint: a folder in which to keep the draws as they come. The same call goes on from there, however the
+            process before ended, and makes the same draws. It reads the data and prepares again; `max_seconds` is of
+            each call.
     """
     limits = _limits(num_draws, max_draws, max_seconds)
     _check(seed, num_chains, scan, check, progress)
-    began = time.perf_counter()
     of_formula = {"family": family, "prior": prior, "weights": weights, "offset": offset}
-    given = _given(model, data, of_formula, missing, initial, progress=progress)
-    reading = time.perf_counter() - began if isinstance(model, str) else 0.0
-    given = given.shuffled()
-    release()
-    prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
-    key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
-    chains = num_chains or num_chains_for(kernel)
-    release()
-    ran = run(
-        fold_in(key, 0),
-        kernel,
-        dispersed(prepared, fold_in(key, 1), chains),
-        chains,
-        limits,
-        scan=scan,
-        progress=progress,
-    )
     chosen: dict[str, Any] = {"num_draws": num_draws, "seed": seed, "num_chains": num_chains, "max_draws": max_draws}
     chosen |= of_formula | {"missing": missing, "max_seconds": max_seconds, "scan": scan, "acceptance": acceptance}
-    call = _call(model, data, chosen | {"proposal": proposal})
-    asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
-    release()
-    facts = _described(given, prepared, ran, asked, limits, fold_in(key, 2) if check else None)
-    release()
-    return Fit(given.model, ran.trace, facts, given.spec, prepared)
+    chosen |= {"proposal": proposal}
+    with rounds_in(checkpoint) as rounds:
+        began = time.perf_counter()
+        given = _given(model, data, of_formula, missing, initial, progress=progress)
+        reading = time.perf_counter() - began if isinstance(model, str) else 0.0
+        rounds.begin(model, given.asked.checksum, chosen)
+        given = given.shuffled()
+        release()
+        prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
+        key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
+        chains = num_chains or num_chains_for(kernel)
+        release()
+        starts = dispersed(prepared, fold_in(key, 1), chains)
+        options: dict[str, Any] = {"scan": scan, "progress": progress, "place": rounds.place}
+        ran = run(fold_in(key, 0), kernel, starts, chains, limits, **options)
+        call = _call(model, data, chosen)
+        asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
+        release()
+        facts = _described(given, prepared, ran, asked, limits, fold_in(key, 2) if check else None)
+        release()
+        return Fit(given.model, ran.trace, facts, given.spec, prepared)
 
 
 def _call(model: Any, data: Any, options: dict[str, Any]) -> str:
@@ -145,6 +148,8 @@ class _Given(NamedTuple):
     """The arguments of `prepare`."""
     asked: Asked
     spec: Spec | None = None
+    keep: np.ndarray | None = None
+    """Which rows of the table are in the model; None for all."""
 
     def shuffled(self) -> _Given:
         """Copy the rows of a table in random order, and let go of the design that was made of it."""
@@ -167,6 +172,7 @@ def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, init
         if value is not None:
             raise TypeError(f"`fit(model, {name}=...)` goes with a formula; got {brief(value)}. Give it to the model.")
     if isinstance(model, Regression):
+        check_names("fit(model)", model)
         return _Given(model, (model, data, initial), Asked())
     if isinstance(model, Posterior | ModelWithRows):
         return _Given(None, (model, data, initial), Asked())
@@ -196,13 +202,18 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, 
     outcome = built.spec.plan.outcome.text
     asked = Asked(formula=formula, outcome=outcome, checksum=table.checksum(), num_dropped=built.num_dropped)
     asked = asked._replace(words=built.words, dropped=built.missing, outcome_levels=built.spec.outcome_levels)
-    return _Given(built.model, (built.model,), asked, built.spec)
+    check_names(f"fit({formula!r})", built.model)
+    return _Given(built.model, (built.model,), asked, built.spec, built.keep)
 
 
 def _prepared(given: _Given, seed: int, *, progress: bool) -> Prepared:
     """Prepare; where there is no mode, name the columns that are to blame, if they are."""
     try:
         return prepare(*given.rows, seed=seed, progress=progress)
+    except RowError as error:
+        from tallchain.formulas.learning import by_row_of_table
+
+        raise by_row_of_table(error, given.keep) from error
     except NoReferenceError as error:
         model = given.model
         if model is None:

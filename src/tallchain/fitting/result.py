@@ -113,11 +113,17 @@ class Fit:
             raise ValueError("`fit.audit()`: a fit that was loaded has no rows. Run `tallchain check FIT ROWS`.")
         return audit(self.trace.kernel, self.trace, **options)
 
-    def to_datatree(self) -> Any:
-        """Return an xarray DataTree with the groups ArviZ expects: coefficients and groups by name."""
+    def to_datatree(self, predictive: int = 500) -> Any:
+        """Return an xarray DataTree with the groups ArviZ expects: coefficients and groups by name.
+
+        Args:
+            predictive: rows, spread over all, of which outcomes are drawn for `posterior_predictive`, and given as
+                observed in `observed_data`; 0 leaves these groups out, and so does a fit that was loaded or has
+                weights.
+        """
         from tallchain.fitting.trees import datatree
 
-        return datatree(self.model, self.trace, self.facts)
+        return datatree(self.model, self.trace, self.facts, predictive)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the coefficients with their intervals; `tallchain.plots` has more."""

@@ -2,7 +2,8 @@
 
 Chains begin farther out than draws of the posterior are: a chain that is stuck shows only if the chains began apart.
 In d dimensions draws of a normal distribution are about sqrt(d) standard deviations from its mean; the starts are three
-farther, at most twice as far; nearer again where that is outside of the support.
+farther, at most twice as far; nearer again where that is outside of the support, or absurd: twice as far from the mean
+of the logarithm of a scale may be a hundred times what its prior allows, from where no chain comes back.
 
 After each round the effective draws of the worst parameter are counted, in bulk and in the tails, and the next round
 has as many draws as are missing, with some to spare. If the chains disagree, the first half of all draws may be to
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -25,22 +27,26 @@ import numpy as np
 from tallchain.abilities import CostlyProposal
 from tallchain.checking.convergence import MOST_R_HAT, convergence_of
 from tallchain.checking.faults import SamplingError
-from tallchain.checking.joining import joined, last_positions, without_first
+from tallchain.checking.joining import last_positions, without_first
 from tallchain.checking.trace import Trace
 from tallchain.checks import are_possible
+from tallchain.ending import failed_check, has_scan, scanned
+from tallchain.functions import QUICKLY, program
 from tallchain.interrupts import catch_interrupt
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in
 from tallchain.lockstep import Drawn
 from tallchain.prepared import Prepared
 from tallchain.progress import Show, shown
-from tallchain.sample import drawn, failed_check, has_scan, scanned
+from tallchain.proposals.transition import SurrogatePosterior
+from tallchain.sample import drawn
 from tallchain.surrogates.settling import Settled
 from tallchain.types import Array, PyTree, Verdict
 
 CHAINS, COSTLY_CHAINS = 64, 16
 _ROUND, _COSTLY_WARMUP, _WARMUP = 250, 25, 100  # draws of each chain
 _FARTHER, _MOST_FARTHER, _HALVINGS = 3.0, 2.0, 20
+_ABSURD = 4.0  # times what the log density of a normal distribution falls by on the way
 _TO_SPARE, _AGAIN, _MOST_GROWTH = 1.25, 2.0, 4.0
 _SCAN_KEY = 2**31  # not the number of a round
 
@@ -62,6 +68,8 @@ class Ran(NamedTuple):
     is_enough: bool
     why: str
     """If they are not, in words."""
+    is_scan_cut: bool = False
+    """Whether Ctrl-C came before a scan that was asked for was done."""
 
 
 def num_chains_for(kernel: MetropolisHastings) -> int:
@@ -84,13 +92,29 @@ def dispersed(prepared: Prepared, key: Array, num_chains: int) -> PyTree:
         start, middle = np.asarray(start), np.asarray(middle)
         return (middle + factor * (start - middle)).astype(start.dtype)
 
-    return _within(prepared, jax.tree.map(away, starts, centre), centre)
+    least = -math.inf
+    if isinstance(prepared.reference, Settled):
+        least = float(np.min(_log_densities(_density(prepared), starts)))
+        least -= _ABSURD * (_FARTHER * math.sqrt(d) + _FARTHER**2 / 2)
+    return _within(prepared, jax.tree.map(away, starts, centre), centre, least)
 
 
-def _within(prepared: Prepared, starts: PyTree, centre: PyTree) -> PyTree:
-    """Halve the distance of starts that are impossible, until they are not."""
+def _density(prepared: Prepared) -> SurrogatePosterior:
+    assert prepared.surrogate is not None
+    return SurrogatePosterior(prepared.posterior, prepared.surrogate)
+
+
+@program(compiler_options=QUICKLY)
+def _log_densities(density: SurrogatePosterior, positions: PyTree) -> Array:
+    return jax.vmap(density.log_density)(positions)
+
+
+def _within(prepared: Prepared, starts: PyTree, centre: PyTree, least: float) -> PyTree:
+    """Halve the distance of starts that are impossible, or of a log density below the least, until they are not."""
     for _ in range(_HALVINGS):
         is_possible = are_possible(prepared.posterior, prepared.source, starts)
+        if least > -math.inf:
+            is_possible &= np.asarray(_log_densities(_density(prepared), starts)) >= least
         if is_possible.all():
             break
 
@@ -111,8 +135,12 @@ def run(
     *,
     scan: int,
     progress: bool,
+    place: Callable[[int], Path | None] = lambda _: None,
 ) -> Ran:
-    """Run rounds until there are enough effective draws, or a limit is reached; then scan."""
+    """Run rounds until there are enough effective draws, or a limit is reached; then scan.
+
+    `place` says where each round has its checkpoint.
+    """
     watch = _Watch(time.perf_counter() + limits.max_seconds, progress=progress)
     warmup = _COSTLY_WARMUP if isinstance(kernel.proposal, CostlyProposal) else _WARMUP
     most = max(limits.max_draws // num_chains, 1)
@@ -125,10 +153,12 @@ def run(
     with catch_interrupt() as interrupt:
         while True:
             with watch.round(made * num_chains, warmup * num_chains) as report:
-                trace = _more(fold_in(key, number), kernel, starts, count, num_chains, warmup, trace, report)
+                options = {"num_chains": num_chains, "scan": 0, "progress": report, "checkpoint": place(number)}
+                trace = _more(fold_in(key, number), kernel, starts, count, warmup, trace, options)
             made += count
             if interrupt.is_set() or (trace.is_interrupted and not watch.is_over):
-                return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted")
+                is_cut = bool(scan) and has_scan(kernel)
+                return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted", is_cut)
             trace, growth = _judged(dataclasses.replace(trace, is_interrupted=False), limits.num_draws)
             why = _why_to_stop(made >= most, limits, watch) if growth > 1 else ""
             if growth <= 1 or why:
@@ -137,7 +167,7 @@ def run(
             count, number = max(min(more, most - made), 1), number + 1
         if scan and has_scan(kernel):
             trace = _scanned(trace, scan, fold_in(key, _SCAN_KEY), interrupt, progress=progress)
-    return Ran(trace, growth <= 1, why)
+    return Ran(trace, growth <= 1, why, trace.scan is None and interrupt.is_set())
 
 
 class _Watch:
@@ -175,13 +205,11 @@ def _more(
     kernel: MetropolisHastings,
     starts: PyTree,
     count: int,
-    num_chains: int,
     warmup: int,
     before: Trace | None,
-    report: Callable[[int, int], None],
+    options: dict[str, Any],
 ) -> Trace:
     """Draw some more; whatever happens, the draws before are not lost."""
-    options: dict[str, Any] = {"num_chains": num_chains, "scan": 0, "progress": report}
     if before is None:
         return drawn(key, kernel, starts, count, num_warmup=warmup, **options)
     try:
@@ -197,7 +225,7 @@ def _both(before: Trace, after: Trace) -> Trace:
     """Join them, unless chains of an interrupted round are missing."""
     if after.left_out:
         return dataclasses.replace(before, is_interrupted=True, kernel=after.kernel)
-    return joined(before, after)
+    return before.extend(after)
 
 
 def _judged(trace: Trace, wanted: int) -> tuple[Trace, float]:

@@ -82,7 +82,7 @@ def _write(fit: Saved, folder: Path) -> None:
     from tallchain.fitting.table import SummaryTable
 
     tree, table = datatree(fit.model, fit.trace, fit.facts), SummaryTable.of(fit.facts, fit.facts.parameters)
-    tree.to_netcdf(folder / DRAWS, engine="h5netcdf")
+    write_draws(tree, folder / DRAWS)
     table.to_csv(folder / SUMMARY, index_label="parameter")
     write_report(fit, folder / REPORT)
     found = {
@@ -94,6 +94,11 @@ def _write(fit: Saved, folder: Path) -> None:
     }
     text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / FACTS).write_text(text + "\n", encoding="utf-8")
+
+
+def write_draws(tree: Any, path: Path) -> None:
+    """Write a DataTree as netCDF. It is made in memory: HDF5 ends the process if the disk is full."""
+    path.write_bytes(tree.to_netcdf(engine="h5netcdf"))
 
 
 def _move(source: Path, folder: Path) -> None:

@@ -10,16 +10,44 @@ import numpy as np
 
 from tallchain.checking.trace import Trace
 from tallchain.fitting.variables import coefficient_names, variables_of
+from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.models.layout import COEFFICIENTS
 from tallchain.report.facts import Facts
 
 _TAKEN = ("chain", "draw", "coefficient", "predictor", "accepted", "rows_read", "rows_scanned", "log_ratio", "invalid")
-_TAKEN += (".", "..")  # which HDF5 does not take
+_TAKEN += ("acceptance_rate", "row", ".", "..")  # which HDF5 does not take
+_PREDICTED = 200  # draws of the parameters
 
 
-def datatree(model: Regression | None, trace: Trace, facts: Facts) -> Any:
-    """Return the tree; the posterior has the position as it was sampled, and standard deviations beside their logs."""
+def datatree(model: Regression | None, trace: Trace, facts: Facts, predictive: int = 0) -> Any:
+    """Return the tree; the posterior has the position as it was sampled, and standard deviations beside their logs.
+
+    With `predictive` there are outcomes drawn for so many rows, and those observed.
+    """
+    tree = _draws(model, trace, facts)
+    if predictive and model is not None and "weight" not in model.data and len(model.data["x"]) > 1:
+        for group, of in _predictive(model, trace, facts, predictive).items():
+            tree[group] = of
+    return tree
+
+
+def _predictive(model: Regression, trace: Trace, facts: Facts, count: int) -> dict[str, Any]:
+    """Outcomes of some rows, spread over all: drawn, one for each of some draws of the parameters, and observed."""
+    from arviz_base import from_dict
+
+    num_rows = len(model.data["x"])
+    rows = np.unique(np.linspace(0, num_rows - 1, min(count, num_rows)).astype(int))
+    key, name = make_key(facts.seed or 0), _plain(facts.outcome or "y")
+    drawn = model.predict(trace, rows=rows, key=key, draws=True, max_draws=_PREDICTED).draws
+    assert drawn is not None
+    observed, dims = model.data["y"][rows], ["row", *(f"part_{k}" for k in range(1, model.data["y"].ndim))]
+    groups = {"posterior_predictive": {name: drawn[None]}, "observed_data": {name: observed}}
+    made = from_dict(groups, dims={name: dims if drawn[0].ndim == len(dims) else dims[:1]})
+    return {group: made[group] for group in groups}
+
+
+def _draws(model: Regression | None, trace: Trace, facts: Facts) -> Any:
     if model is None:
         names = file_names((), trace.variables(), trace.extras)
         position = {names[name]: draws for name, draws in trace.variables().items()}
@@ -71,15 +99,10 @@ def _dimensions(model: Regression, names: dict[str, str]) -> tuple[dict[str, Any
 
 def _with_attributes(tree: Any, facts: Facts) -> Any:
     """Add what a reader of the file wants to know."""
-    trust, audited = facts.trust, facts.trust.audited_error
-    attributes: dict[str, Any] = {
-        "inference_library": "tallchain",
-        "inference_library_version": facts.versions.get("tallchain", ""),
-        "formula": facts.formula or "",
-        "exact": int(trust.is_exact),
-        "rows_read": facts.reading.total,
-    }
+    audited = facts.trust.audited_error
+    attributes: dict[str, Any] = {"formula": facts.formula or ""}
     attributes |= {} if audited is None else {"audited_error": audited}
-    attributes |= {f"seconds_{stage.name.replace(' ', '_')}": stage.seconds for stage in facts.stages}
+    own = {stage.name: stage.seconds for stage in facts.stages if stage.name in ("reading the data", "preparing")}
+    attributes |= {f"seconds_{name.partition(' ')[0]}": seconds for name, seconds in own.items()}
     tree["posterior"].attrs.update(attributes)
     return tree

@@ -64,6 +64,20 @@ def variables_of(model: Regression | None, trace: Trace, outcome_levels: tuple[s
     return found + [_effects(model, term, draws[term.name]) for term in layout.terms]
 
 
+def check_names(call: str, model: Regression) -> None:
+    """Refuse a group or a feature that is called as a scale or a shape is: one would hide the other."""
+    layout = model.layout
+    taken = {name.removeprefix(_LOG): "a parameter of the family" for name in layout.shared}
+    taken |= {name.removeprefix(_LOG): "a scale of the prior" for name in layout.hyper}
+    taken |= {f"sd({term.name})": "the standard deviation of effects" for term in layout.terms}
+    groups = [("group", term.name, "") for term in layout.terms]
+    features = [("column", name, f", or write `I({name})` in a formula") for name in coefficient_names(model)]
+    for what, name, otherwise in (*groups, *features):
+        if name in taken:
+            or_so = otherwise if name.isidentifier() else ""
+            raise ValueError(f"`{call}`: {taken[name]} is called {name!r} too; rename the {what}{or_so}.")
+
+
 def coefficients_of(model: Regression, trace: Trace, outcome_levels: tuple[str, ...] = ()) -> Variable:
     """Return the draws of the coefficients, which may be all there is."""
     draws = trace.variables()

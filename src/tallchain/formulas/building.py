@@ -13,7 +13,7 @@ from tallchain.formulas.arrangement import arrange
 from tallchain.formulas.coding import Factor
 from tallchain.formulas.filling import fill
 from tallchain.formulas.grouping import combined
-from tallchain.formulas.learning import Learned, check_fields, learn
+from tallchain.formulas.learning import Learned, by_row_of_table, check_fields, learn
 from tallchain.formulas.outcomes import family_of, levels_of, takes_of, with_levels
 from tallchain.formulas.plan import Plan, plan_of
 from tallchain.formulas.reading import FormulaError, quote
@@ -43,6 +43,8 @@ class Built:
     """Values that were missing, by column."""
     words: tuple[str, ...]
     """What was made of the formula, a sentence for each thing that it does not say itself."""
+    keep: np.ndarray | None = None
+    """Which rows of the table are in the model; None for all."""
 
 
 def build(
@@ -90,9 +92,13 @@ def build(
     levels = {name: labels.values for name, labels in learned.labels.items()}
     spec = Spec(formula, plan.kinds, plan.outcome.takes, levels, learned.states, learned.fields, **settings)
     coded = _coded(plan, learned, arrays.pop("slopes", None))
-    model = _model(plan, given, arrays, arrangement.names, coded, prior, spec)
+    try:
+        model = _model(plan, given, arrays, arrangement.names, coded, prior, spec)
+    except (ValueError, TypeError) as error:
+        raise _in_words(plan, by_row_of_table(error, learned.keep)) from None
     dropped = learned.num_rows - learned.num_kept
-    return Built(model, spec, learned.num_rows, dropped, learned.missing, _words(plan, spec, dropped))
+    words = _words(plan, spec, dropped)
+    return Built(model, spec, learned.num_rows, dropped, learned.missing, words, learned.keep)
 
 
 def _coded(plan: Plan, learned: Learned, slopes: np.ndarray | None) -> Coded:
@@ -139,12 +145,16 @@ def _model(
     levels = levels_of(plan.call, plan.outcome, spec.labels[factor.column]) if factor else None
     family = with_levels(plan.call, given, levels)
     made = Design({"x": arrays.pop("x"), "y": arrays.pop("y")}, names)
-    try:
-        return from_design("fit", family, made, coded, arrays, prior=prior, intercept=plan.has_intercept)
-    except (ValueError, TypeError) as error:
-        said = str(error).replace("`fit(y=...)`", f"the outcome `{plan.outcome.text}`")
-        said = said.replace("`fit(weights=...)`", f"`weights={plan.weights!r}`")
-        raise FormulaError(f"{plan.call}: {said}") from None
+    return from_design("fit", family, made, coded, arrays, prior=prior, intercept=plan.has_intercept)
+
+
+def _in_words(plan: Plan, error: Exception) -> FormulaError:
+    """Return an error about arrays in the words of the formula."""
+    if isinstance(error, FormulaError):
+        return error
+    said = str(error).replace("`fit(y=...)`", f"the outcome `{plan.outcome.text}`")
+    said = said.replace("`fit(weights=...)`", f"`weights={plan.weights!r}`").replace("`fit(groups=...)`: ", "")
+    return FormulaError(f"{plan.call}: {said}")
 
 
 def _words(plan: Plan, spec: Spec, dropped: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tallchain.formulas.labels import Label, Labels
 from tallchain.formulas.reading import FormulaError
 from tallchain.tables import nearest
 from tallchain.tables.table import Kind
+from tallchain.validation import cut
 
 _CONTRASTS = {
     "treatment": "treatment",
@@ -57,7 +58,7 @@ class Factor:
 
         count = len(labels.values)
         if count > MOST_LEVELS:
-            raise too_many(call, self.column)
+            raise too_many(call, self.column, labels.values)
         if count < 2 and reduced:
             raise FormulaError(f"{call}: `{self.text}` has one level, {labels.values[0]!r}; leave it out.")
         levels, of = list(labels.values), ContrastsRegistry
@@ -81,12 +82,22 @@ class Factor:
         return self.reference
 
 
-def too_many(call: str, column: str) -> FormulaError:
+def too_many(call: str, column: str, labels: Iterable[Label]) -> FormulaError:
     """Return the error for a factor that should be groups, or numbers."""
+    other = next((label for label in labels if isinstance(label, str) and not _is_number(label)), None)
+    text = "" if other is None else f", which is text such as {cut(repr(other))}"
     return FormulaError(
         f"{call}: column {column!r} has more than {MOST_LEVELS:,} levels, each with a coefficient of its own; write "
-        f"`(1 | {column})` for groups; if it should hold numbers, make them of the text before."
+        f"`(1 | {column})` for groups; if it should hold numbers, make them of what it holds{text}."
     )
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
 
 
 def factor(call: str, text: str, kinds: Mapping[str, Kind]) -> Factor | None:

@@ -40,6 +40,8 @@ _DEEPEST = 100
 def parse(call: str, text: str) -> tuple[ast.expr, dict[str, str]]:
     """Return the syntax of an expression, and the columns that stand in backticks by what the syntax calls them."""
     plain, names = _without_backticks(call, text)
+    powers = {at for at, character, _ in outside(call, plain) if character == "^"}  # R's; binds as ** does
+    plain = "".join("**" if at in powers else character for at, character in enumerate(plain))
     try:
         node = ast.parse(plain.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -123,11 +125,9 @@ class Checker:
         elif name == "C":
             raise self.refusal("has `C(...)`, which stands on its own: a term, or a part of an interaction")
         else:
-            hint = " For a smooth curve use bs(x, df=5) or poly(x, 3)." if name in ("s", "te", "lo") else ""
             raise self.refusal(
                 f"calls `{ast.unparse(node.func)}`, and a formula knows {functions.names()}; compute other columns "
-                "before",
-                hint,
+                "before"
             )
 
     def settings(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
@@ -148,9 +148,9 @@ class Checker:
             raise self.refusal(f"needs {needs}, and column {name!r} holds {WORDS[kind]}{hint}")
         self.columns.append(name)
 
-    def refusal(self, what: str, hint: str = "") -> FormulaError:
+    def refusal(self, what: str) -> FormulaError:
         """Return the error."""
-        return FormulaError(f"{self.call}: `{self.text}` {what}.{hint}")
+        return FormulaError(f"{self.call}: `{self.text}` {what}.")
 
 
 WORDS: dict[Kind, str] = {

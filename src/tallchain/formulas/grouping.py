@@ -9,6 +9,7 @@ import numpy as np
 
 from tallchain.formulas.coding import factor
 from tallchain.formulas.expressions import Expression, expression
+from tallchain.formulas.foreign import bare_column
 from tallchain.formulas.grammar import WORDS, check_column
 from tallchain.formulas.labels import Labels, array_of
 from tallchain.formulas.reading import FormulaError, GroupTerm, plain_name, split
@@ -50,7 +51,12 @@ def _factors(call: str, term: GroupTerm, kinds: Mapping[str, Kind]) -> list[tupl
     """`a:b` is one factor, `a/b` the two factors `a` and `a:b`."""
     nested: list[tuple[str, ...]] = []
     for piece in split(call, term.factor, "/"):
-        names = [plain_name(each) for each in split(call, piece, ":")]
+        written = split(call, piece, ":")
+        names = [plain_name(each) for each in written]
+        if bare := next((found for each in written if (found := bare_column(call, each))), None):
+            raise FormulaError(
+                f"{call}: the factor of `{term.text}` must be a column, of labels or numbers; write `{bare}` alone."
+            )
         if None in names:
             raise FormulaError(
                 f"{call}: the factor of `{term.text}` must be a column, `a:b` or `a/b`; write a term of its own for "

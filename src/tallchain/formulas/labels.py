@@ -62,6 +62,11 @@ class Coder:
         """Labels so far."""
         return len(self._codes)
 
+    @property
+    def values(self) -> list[Label]:
+        """Labels so far."""
+        return list(self._codes)
+
     def add(self, column: pd.Series) -> np.ndarray:
         """Code the next rows by when their labels first came; return which rows have none."""
         local, values = distinct(column, self.kind)

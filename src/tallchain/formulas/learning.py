@@ -16,6 +16,7 @@ from tallchain.formulas.plan import Plan
 from tallchain.formulas.reading import FormulaError
 from tallchain.tables import Table
 from tallchain.tables.table import Report
+from tallchain.validation import RowError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,11 @@ class Learned:
     def num_kept(self) -> int:
         """Rows that are kept."""
         return self.num_rows if self.keep is None else int(np.count_nonzero(self.keep))
+
+
+def by_row_of_table(error: Exception, keep: np.ndarray | None) -> Exception:
+    """Return an error about a row that was kept with the number that the row has in the table."""
+    return error.of(int(np.flatnonzero(keep)[error.row])) if keep is not None and isinstance(error, RowError) else error
 
 
 class _Pass(NamedTuple):
@@ -84,7 +90,7 @@ def _first_pass(plan: Plan, table: Table, report: Report | None, *, drop: bool) 
         found = {name: coder.add(block[name]) for name, coder in coders.items()}
         for name, coder in coders.items():
             if coder.count > MOST_LEVELS and name not in of_groups:
-                raise too_many(plan.call, name)
+                raise too_many(plan.call, name, coder.values)
         for name, is_missing in (found | dict(missing_numbers(block, numbers))).items():
             lacks_some |= is_missing
             missing[name] += int(np.count_nonzero(is_missing))

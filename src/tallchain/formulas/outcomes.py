@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tallchain.formulas.coding import Factor, factor
 from tallchain.formulas.expressions import Expression, expression
+from tallchain.formulas.foreign import check_functions, check_outcome
 from tallchain.formulas.grammar import WORDS, check_column
 from tallchain.formulas.labels import Labels
 from tallchain.formulas.reading import FormulaError, split
@@ -75,6 +76,8 @@ def takes_of(family: Family | LevelFamily) -> Takes:
 
 def outcome_of(call: str, text: str, kinds: Mapping[str, Kind], takes: Takes) -> Outcome:
     """Read the left side."""
+    check_outcome(call, text)
+    check_functions(call, text)
     for of, (name, form) in _PAIRS.items():
         if text.startswith(f"{name}("):
             pieces = split(call, text[len(name) + 1 : -1], ",") if text.endswith(")") else []

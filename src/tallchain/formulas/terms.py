@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tallchain.formulas.foreign import check_functions
 from tallchain.formulas.reading import FormulaError
 
 Product = tuple[tuple[int, bool], ...]
@@ -22,6 +23,7 @@ def terms_of(call: str, text: str) -> tuple[bool, list[tuple[str, ...]]]:
 
     if found := _NO_NAME.search(text):
         raise FormulaError(f"{call}: {found[0]} would not be read as a name; rename the column.")
+    check_functions(call, text)
     make: Any = Formula
     try:
         found = make(text)

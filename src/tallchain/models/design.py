@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallchain import frames
-from tallchain.validation import brief, check_switch
+from tallchain.validation import RowError, brief, check_switch
 
 INTERCEPT = "(intercept)"
 
@@ -154,7 +154,7 @@ def row_weights(call: str, weights: Any, num_rows: int) -> np.ndarray:
     found = row_numbers(quoted, weights, num_rows)
     wrong = np.flatnonzero(found < 0)
     if len(wrong):
-        raise ValueError(f"{quoted} must be at least 0; got {found[wrong[0]]:g} for row {wrong[0]}.")
+        raise RowError(f"{quoted} must be at least 0; got {found[wrong[0]]:g} for row ", int(wrong[0]), ".")
     if not np.any(found):
         raise ValueError(f"{quoted} must not all be 0: no row would count.")
     return found
@@ -184,11 +184,12 @@ def finite(quoted: str, values: Any, where: str = "") -> np.ndarray:
         is_finite = bool(np.isfinite(array.sum())) or bool(np.all(np.isfinite(array)))
     if not is_finite:
         at = tuple(int(index[0]) for index in np.nonzero(~np.isfinite(array)))
-        place = ", ".join(f"{word} {index}" for word, index in zip(("row", "column"), at, strict=False))
-        raise ValueError(
-            f"{quoted} must be finite, in float32 as well; got {array[at]}{where}{place and f' at {place}'}. Fill in "
-            "or drop missing values first, and rescale values that are too large."
-        )
+        found = f"{quoted} must be finite, in float32 as well; got {array[at]}{where}"
+        remedy = ". Fill in or drop missing values first, and rescale values that are too large."
+        if not at:
+            raise ValueError(found + remedy)
+        column = f", column {at[1]}" if len(at) > 1 else ""
+        raise RowError(f"{found} at row ", at[0], column + remedy)
     return array
 
 

@@ -58,6 +58,8 @@ class Prediction:
     """Outcomes drawn, in the form of y: (draw, row), or (draw, row, 2) for trials and times; None unless asked for."""
     position: PyTree
     """The draws of the parameters that were used, (draw, ...)."""
+    new_levels: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    """Labels of groups that the regression does not have, by factor: their effects were drawn."""
 
     @property
     def num_draws(self) -> int:
@@ -249,7 +251,9 @@ def predicted(
         if has_outcomes:
             outcomes.add(start, _outcomes(of, used, some, size, fold_in(of_outcomes, at)))
     of_outcome = outcomes.of_first if has_outcomes and model.family.num_linear == 1 else None
-    return Prediction(expected.mean, expected.interval, of_outcome, outcomes.kept, position)
+    by_factor = zip(model.levels, rows.unknown, strict=False)
+    new = {name: tuple(labels.tolist()) for name, labels in by_factor if len(labels)}
+    return Prediction(expected.mean, expected.interval, of_outcome, outcomes.kept, position, new)
 
 
 def num_draws_of(position: PyTree) -> int:

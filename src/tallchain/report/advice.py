@@ -168,6 +168,15 @@ def not_checked() -> Advice:
     )
 
 
+def scan_interrupted() -> Advice:
+    """Ctrl-C before the scan was done."""
+    return Advice(
+        "scan-interrupted",
+        "Ctrl-C came before the scan of all rows was done: a few rows that carry the posterior would go unnoticed.",
+        "Run it again to the end; or measure how wrong the decisions are: `fit.audit()` (`tallchain check`).",
+    )
+
+
 def skewed(skewness: float, kurtosis: float, batch: float) -> Advice:
     """A mean of a batch that is far from normal."""
     return Advice(

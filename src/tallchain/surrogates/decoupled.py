@@ -7,9 +7,9 @@ scales. With D_g the precision of the effects u_g of a group of the tail, C_g th
 
 With M M' = S^-1 the numbers M^-1 (h - m) and L_g' (u_g - m_g), L_g L_g' = A_g, are standard normal WHATEVER the scales
 are: neither a scale near 0, nor one of which a few groups say little, makes a funnel or a ridge. S is computed from its
-difference to that at the reference, in units T of the head in which that one is the identity: nothing cancels. A scale
-itself goes by the quantiles of its own distribution, given the other scales at the reference: the logarithm of one near
-0 has a long tail to the left.
+difference to that at very large scales, in units T of the head in which that one is the identity: for smaller scales
+something positive is added, and nothing cancels. A scale itself goes by the quantiles of its own distribution, given
+the other scales at the reference: the logarithm of one near 0 has a long tail to the left.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from tallchain.types import Array, Posterior, PyTree
 
 _MOST_HEAD = 64
 _MOST_NUMBERS = 2**24
+_LARGER = 30.0  # times the scale of the prior of a scale: larger than a chain ever comes
 
 
 def is_decoupled(layout: Layout) -> bool:
@@ -64,6 +65,8 @@ class Decoupled:
     layout: Layout = static()
     position: PyTree
     """The reference."""
+    largest: Array
+    """Logarithms of the very large scales, by term."""
     factor: Array
     """T."""
     inverse: Array
@@ -86,8 +89,9 @@ class Decoupled:
         layout, position = surrogate.layout, jax.tree.map(_wide, surrogate.position)
         data = _Data.of(posterior, layout, position, jax.tree.map(_wide, surrogate.sums))
         log_sds = [float(position[term.log_sd]) for term in layout.terms]
-        factor = np.linalg.inv(np.linalg.cholesky(definite(data.schur(log_sds)))).T
-        data = data.in_units(factor, log_sds)
+        largest = [max(math.log(_LARGER * data.group_sd), log_sd + 1) for log_sd in log_sds]
+        factor = np.linalg.inv(np.linalg.cholesky(definite(data.schur(largest)))).T
+        data = data.in_units(factor, largest)
         cross = data.cross
         m, count, size = cross.shape
         outer = [cross[i][:, :, None] * cross[j][:, None, :] for i in range(m) for j in range(i + 1)]
@@ -95,6 +99,7 @@ class Decoupled:
             self,
             layout=layout,
             position=surrogate.position,
+            largest=as_floats(largest),
             factor=as_floats(factor),
             inverse=as_floats(np.linalg.inv(factor)),
             first=as_floats(data.first),
@@ -167,13 +172,14 @@ class Decoupled:
         precision, right = jnp.eye(size, dtype=self.factor.dtype), self.first
         for number, (matrix, vector) in zip(layout.head, self.priors, strict=True):
             name = layout.terms[number].log_sd
-            change = _change(log_sds[name], r[name])
+            change = _change(log_sds[name], self.largest[number])
             precision += change * matrix
             right -= jnp.exp(-2 * log_sds[name]) * vector
         names = [layout.terms[at].log_sd for at in layout.tail]
-        here, there = (self._factors([of[name] for name in names]) for of in (r, log_sds))
+        largest = [self.largest[number] for number in layout.tail]
+        here, there = self._factors(largest), self._factors([log_sds[name] for name in names])
         before, after = inverses(here), inverses(there)
-        changes = [_change(log_sds[name], r[name]) for name in names]
+        changes = [_change(log_sds[name], most) for name, most in zip(names, largest, strict=True)]
         at = 0
         for i in range(m):
             for j in range(i + 1):

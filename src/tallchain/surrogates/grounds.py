@@ -31,7 +31,7 @@ from tallchain.surrogates.decoupled import Decoupled, is_decoupled
 from tallchain.surrogates.predictor_sums import Sums, sum_predictors
 from tallchain.surrogates.predictors import Predictors
 from tallchain.surrogates.settling import LEAST_ACCEPTANCE, Place, Sampled, share_moved
-from tallchain.surrogates.structure import reach_of
+from tallchain.surrogates.structure import reach_of, spread_of_log_sd
 from tallchain.types import Array, PlacedSurrogate, Posterior, PyTree, Source, Target
 
 CHAINS, _WARMUP, _DRAWS = 8, 10, 40  # of the surrogate, at each place
@@ -50,17 +50,32 @@ class RegressionGround:
     def __init__(self, posterior: Posterior, source: Source) -> None:
         self._posterior, self._source, self._layout = posterior, source, layout_of(posterior)
         self.population = source.population
+        self._in_float64 = False
 
     def place(self, start: PyTree, report: Any) -> Place:
         """Find a place in the bulk."""
         bulk = find_bulk(self._posterior, self._source, start, report)
         position = bulk.position | (_local_scales(self._layout, bulk) if self._layout.hyper else {})
-        surrogate = self._with_sums(position, bulk.sums)
-        return Place(position, surrogate, bulk.num_passes, bulk.rows_swept, bulk.seconds)
+        self._in_float64 = self._is_vague(position, bulk.sums)
+        if not self._in_float64:
+            surrogate = self._with_sums(position, bulk.sums)
+            return Place(position, surrogate, bulk.num_passes, bulk.rows_swept, bulk.seconds)
+        swept = bulk.rows_swept + self.population.num_rows + self.population.num_exact
+        return Place(position, self.expanded(position), bulk.num_passes + 1, swept, bulk.seconds)
 
     def expanded(self, position: PyTree) -> Predictors:
         """Expand in the predictors."""
-        return self._with_sums(position, sum_predictors(self._posterior, self._source, position))
+        in_float64 = self._in_float64
+        return self._with_sums(position, sum_predictors(self._posterior, self._source, position, in_float64=in_float64))
+
+    def _is_vague(self, position: PyTree, sums: Sums) -> bool:
+        """Whether a scale of groups is not known well: sums over groups and over all rows must then agree."""
+        temperature = float(self._posterior.temperature)
+        known = (
+            (term, -np.asarray(of.second) / temperature)
+            for term, of in zip(self._layout.terms, sums.terms, strict=True)
+        )
+        return any(spread_of_log_sd(each, float(position[term.log_sd])) > _VAGUE for term, each in known)
 
     def _with_sums(self, position: PyTree, sums: Sums) -> Predictors:
         log_sds = {term.log_sd: float(position[term.log_sd]) for term in self._layout.terms}

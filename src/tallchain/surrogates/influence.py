@@ -46,7 +46,7 @@ from tallchain.types import (
     Source,
     Surrogate,
 )
-from tallchain.validation import brief, check_switch, is_whole
+from tallchain.validation import RowError, brief, check_switch, is_whole
 
 METHODS = ("none", "copies", "exact")
 _BLOCK = 2**20  # scores handled at a time
@@ -282,9 +282,13 @@ def _scores(source: Source, score: _Score, *, progress: bool) -> np.ndarray:
         source.sweep(score, keep, lanes=len(jax.tree.leaves(score.pairs)[0]), report=show)
     if not np.all(np.isfinite(scores)):
         at = int(np.nonzero(~np.isfinite(scores))[0][0])
-        raise ValueError(
-            f"`influence(...)`: the log ratio of row {_order(source)[at]} is not finite at some draws of the Laplace "
-            f"approximation: {brief(row_at(source, at))}."
+        raise RowError(
+            "`influence(...)`: the log ratio of row ",
+            int(_order(source)[at]),
+            f" is not finite at some draws of the approximation to the posterior: {brief(row_at(source, at))}. If a "
+            "parameter has bounds, some draws are beyond them: sample one without bounds in its place, the log-odds of "
+            "a probability or the log of a scale (and add the log of the derivative to the log prior). Else look for "
+            "extreme values in the row.",
         )
     return scores
 

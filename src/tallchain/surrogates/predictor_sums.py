@@ -69,10 +69,14 @@ def pairs_of(layout: Layout) -> list[tuple[int, int]]:
     return list(combinations(range(len(layout.terms)), 2))
 
 
-def sum_predictors(posterior: Posterior, source: Source, position: PyTree, centre: float = 0.0) -> Sums:
+def sum_predictors(
+    posterior: Posterior, source: Source, position: PyTree, centre: float = 0.0, *, in_float64: bool = False
+) -> Sums:
     """Sweep every row once; the sums over a block are in float32, those of the blocks in float64.
 
-    Of very many rows all is in float64: the log likelihood is compared between places, and N roundings add up.
+    Of very many rows all is in float64: the log likelihood is compared between places, and N roundings add up. So it
+    may be asked to be: equal numbers are all rounded in the same direction, and a sum of them over all rows and those
+    over groups then differ by more than is known of an intercept beside the effects of a few groups.
 
     `centre` is about the log likelihood of a row; subtracting it from each row before summing saves digits.
     """
@@ -80,7 +84,7 @@ def sum_predictors(posterior: Posterior, source: Source, position: PyTree, centr
     size, terms = layout.num_dense, layout.terms
     results = 1 + size * (size + 1) + sum(term.num_levels * (6 + 2 * size) for term in terms)
     results += sum(_pair_size(terms[s], terms[t]) for s, t in pairs_of(layout))
-    with digits(needs_float64(source.population.total, posterior.temperature)):
+    with digits(in_float64 or needs_float64(source.population.total, posterior.temperature)):
         position = jax.tree.map(as_floats, position)
         sums = source.sweep(_BlockSums(posterior, position, as_floats(centre)), results=results)
     return sums._replace(value=sums.value + centre * source.population.total)

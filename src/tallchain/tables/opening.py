@@ -36,6 +36,8 @@ def open_table(given: Any, call: str = "fit(data=...)") -> Table:
         import pyarrow as pa
 
         return ArrowTable(call, "the table", pa.table(given))
+    if library == "polars" and hasattr(given, "collect"):
+        raise TypeError(f"`{call}`: a lazy frame has no rows yet; give `frame.collect()`, or the file that it reads.")
     if frames.is_frame(given) and hasattr(given, "iloc"):
         return MemoryTable(call, "the frame", given)
     if frames.is_frame(given) and hasattr(given, "to_arrow"):

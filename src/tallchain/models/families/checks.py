@@ -8,6 +8,7 @@ import numpy as np
 
 from tallchain import frames
 from tallchain.models.design import finite
+from tallchain.validation import RowError
 
 _MOST_ROUNDING = 6e-6  # of an outcome: the rounding of float32 is then a hundredth of a standard deviation
 _SMALLEST = 1e-8  # standard deviation of outcomes, and the inverse of the largest
@@ -125,7 +126,7 @@ def refuse(call: str, y: np.ndarray, is_wrong: np.ndarray, rule: str, hint: str 
     """Raise an error that names the first row that is wrong, if there is one; y has one number for each row."""
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
-        raise ValueError(f"{_quoted(call)} must be {rule}; got {y[row]:g} at row {row}. {hint}".rstrip())
+        raise RowError(f"{_quoted(call)} must be {rule}; got {y[row]:g} at row ", row, f". {hint}".rstrip())
 
 
 def _quoted(call: str) -> str:

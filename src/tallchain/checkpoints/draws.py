@@ -1,0 +1,82 @@
+"""Draws in a file: packed words by chain and draw, every draw at a place of its own, so that none is ever moved."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import numpy as np
+
+from tallchain.checkpoints.container import CheckpointError
+
+_IN_MEMORY = 2**24  # bytes: smaller files are read as a whole, larger ones where they are needed
+
+
+class DrawsFile:
+    """Holds draws of a fixed number of chains, each of which is written from its first draw on.
+
+    Args:
+        path: of the file.
+        shape: chains, draws of each, words of a draw.
+        sums: checksum of what each chain has, if there is something.
+        writing: makes a context that says what could not be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, int, int],
+        sums: np.ndarray | None = None,
+        writing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._writing = writing
+        self.path, self.shape = path, shape
+        self.sums = np.zeros(shape[0], np.uint32) if sums is None else sums.astype(np.uint32)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        self._turn = threading.Lock()
+        self._mapped: np.ndarray | None = None
+
+    def write(self, chain: int, at: int, words: np.ndarray) -> None:
+        """Write draws of a chain, the first of which has number `at`."""
+        numbers = np.ascontiguousarray(words, np.uint32).reshape(-1).view(np.uint8)
+        rest = numbers.data
+        with self._turn, self._writing():
+            os.lseek(self._file, 4 * self.shape[2] * (chain * self.shape[1] + at), os.SEEK_SET)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        self.sums[chain] = zlib.crc32(numbers.data, int(self.sums[chain]))
+
+    def flush(self) -> None:
+        """Make what was written last through a power cut."""
+        os.fsync(self._file)
+
+    def check(self, counts: np.ndarray) -> None:
+        """Refuse a file that does not hold this many draws of each chain as they were written."""
+        words = self.array
+        for chain, count in enumerate(counts.tolist()):
+            numbers = np.ascontiguousarray(words[chain, :count]).reshape(-1).view(np.uint8)
+            if zlib.crc32(numbers.data) != int(self.sums[chain]):
+                raise CheckpointError(
+                    f"{self.path} was cut short or changed: the checksum of the draws of chain {chain} is not right."
+                )
+
+    @property
+    def array(self) -> np.ndarray:
+        """All draws, by chain and draw; those that were not written are 0."""
+        size = 4 * math.prod(self.shape)
+        if os.fstat(self._file).st_size < size:
+            os.ftruncate(self._file, size)  # what is added takes no room
+        if size <= _IN_MEMORY:
+            return np.fromfile(self.path, np.uint32, math.prod(self.shape)).reshape(self.shape)
+        if self._mapped is None:
+            self._mapped = np.asarray(np.memmap(self.path, np.uint32, "r", shape=self.shape))
+        return self._mapped
+
+    def close(self) -> None:
+        """Close the file; arrays stay valid."""
+        os.close(self._file)

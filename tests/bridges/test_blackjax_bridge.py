@@ -1,0 +1,63 @@
+"""The kernel as an algorithm of BlackJAX makes the decisions of the kernel."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tallchain as tc
+from conftest import SEED
+from tallchain.bridges.blackjax import TallState, as_top_level_api, build_kernel, init
+
+DATA = np.random.default_rng(SEED).normal(1.0, 1.0, size=2000).astype(np.float32)
+POSTERIOR = tc.Posterior(lambda t: -0.5 * t**2, lambda t, x: -0.5 * (x - t) ** 2)
+KERNEL = tc.MetropolisHastings(POSTERIOR, tc.Shuffled(DATA, 50), proposal=tc.RandomWalk(0.05), acceptance=tc.Penalty())
+
+
+@pytest.fixture(scope="module")
+def run() -> tuple:
+    util = pytest.importorskip("blackjax.util")
+
+    def both(key: jax.Array, kernel: tc.MetropolisHastings) -> tuple:
+        start = jnp.float32(1)
+        algorithm = as_top_level_api(kernel)
+        return util.run_inference_algorithm(key, algorithm, 3000, initial_state=algorithm.init(start))
+
+    return jax.jit(both)(jax.random.key(SEED), KERNEL)
+
+
+def test_a_run_of_blackjax_draws_from_the_posterior(run: tuple) -> None:
+    """The posterior is N(2000 mean/2001, 1/2001)."""
+    final, (states, info) = run
+    draws = np.asarray(states.position, np.float64)[200:]
+    assert final.position == states.position[-1]
+    batches = draws[: len(draws) // 20 * 20].reshape(20, -1).mean(1)
+    z = (draws.mean() - DATA.sum() / 2001) / (batches.std(ddof=1) / np.sqrt(20))
+    assert abs(z) < 4.5
+    assert 0.8 < draws.std() * np.sqrt(2001) < 1.25
+    assert 0.2 < info.acceptance_rate.mean() < 1
+    assert info.rows_read.min() >= 40
+
+
+def test_a_step_is_a_decision_of_the_kernel(run: tuple) -> None:
+    util_keys = jax.random.split(jax.random.key(SEED), 3000)
+    state, expected = TallState(jnp.float32(1)), KERNEL.init(jnp.float32(1))
+    step, own = jax.jit(build_kernel()), jax.jit(lambda key, state, kernel: kernel.step(key, state))
+    for key in util_keys[:20]:
+        state, info = step(key, state, KERNEL)
+        expected, verdict = own(key, expected, KERNEL)
+        assert state.position == expected.position
+        assert info.is_accepted == verdict.is_accepted
+    assert state.position == run[1][0].position[19]
+
+
+def test_starts_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"kernel\.init\(position=\.\.\.\)"):
+        init(jnp.float32(jnp.nan), KERNEL)
+
+
+def test_other_things_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"must be a MetropolisHastings.*got .*Posterior\(logprior_fn"):
+        as_top_level_api(lambda position: 0.0)  # ty: ignore[invalid-argument-type]
