@@ -29,6 +29,7 @@ bench-peers: .venv/ready
 	$(BIN)/python -m benchmarks.peers --rows-against-n --draw
 	$(BIN)/python -m benchmarks.time_to_answer --targets simulated flights
 	$(BIN)/python -m benchmarks.mixed
+	$(BIN)/python -m benchmarks.numpyro_bridge
 	$(BIN)/python -m studies pages
 
 # Errors and rows: every study, or make studies STUDY=tails. Hours on 2 cores; audit, defaults and pairs want a GPU.

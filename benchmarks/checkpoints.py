@@ -20,8 +20,9 @@ import jax
 import numpy as np
 
 import tallchain as tc
-from benchmarks.measure import median_ratio, save
+from benchmarks.measure import load, median_ratio, save
 from benchmarks.peers.targets import simulated
+from benchmarks.records import table
 from tallchain.models import Regression, families
 
 SEED, REPETITIONS, SECONDS = 7, 5, 10.0
@@ -82,6 +83,13 @@ def measure(make: Callable[[], tuple[tc.MetropolisHastings, Any, int]]) -> dict[
         shutil.rmtree(folder, ignore_errors=True)
     kept = {name: of[1:] for name, of in seconds.items()}
     return {"draws": draws * chains, "seconds": kept, "ratio": median_ratio(kept["both"], kept["neither"])}
+
+
+def pieces() -> dict[str, str]:
+    """For docs/long-runs.md."""
+    found = load("checkpoints")
+    rows = [[name, f"{of['draws']:,}", f"{100 * (of['ratio'] - 1):+.1f} %"] for name, of in found.results.items()]
+    return {"checkpoint_cost": table(["run", "draws", "time with a checkpoint and progress"], rows)}
 
 
 if __name__ == "__main__":

@@ -78,20 +78,36 @@ def _tallchain(x: np.ndarray, y: np.ndarray) -> Answer:
     return _draws(trace.position, {"drawing": trace.seconds, "rows_swept": prepared.rows_swept})
 
 
+def _numpyro_model(subsample: int | None) -> Any:
+    import jax.numpy as jnp
+    import numpyro  # ty: ignore[import-not-found]
+    import numpyro.distributions as dist  # ty: ignore[import-not-found]
+
+    def model(x: Any, y: Any) -> None:
+        t = numpyro.sample("t", dist.Normal(0.0, 1.0).expand([x.shape[1]]).to_event(1))
+        with numpyro.plate("rows", len(y), subsample_size=subsample):
+            xs, ys = numpyro.subsample(x, event_dim=1), numpyro.subsample(y, event_dim=0)
+            numpyro.sample("y", dist.Bernoulli(logits=jnp.asarray(xs) @ jnp.asarray(t)), obs=ys)
+
+    return model
+
+
+def _bridged(x: np.ndarray, y: np.ndarray) -> Answer:
+    """NumPyro's model, by `fit` at its defaults: its check of all rows is counted."""
+    import tallchain as tc
+
+    bridged = tc.bridges.numpyro.posterior(_numpyro_model(None), x, y)
+    fit = tc.fit(bridged, num_draws=EFFECTIVE, progress=False)
+    return _draws(fit.draws["t"], {"drawing": fit.trace.seconds})
+
+
 def _numpyro(subsample: int | None, warmup: int, draws: int) -> Any:
     def run(x: np.ndarray, y: np.ndarray) -> Answer:
         import jax
         import jax.numpy as jnp
-        import numpyro  # ty: ignore[import-not-found]
-        import numpyro.distributions as dist  # ty: ignore[import-not-found]
         from numpyro.infer import HMCECS, MCMC, NUTS  # ty: ignore[import-not-found]
 
-        def model(x: Any, y: Any) -> None:
-            t = numpyro.sample("t", dist.Normal(0.0, 1.0).expand([x.shape[1]]).to_event(1))
-            with numpyro.plate("rows", len(y), subsample_size=subsample):
-                xs, ys = numpyro.subsample(x, event_dim=1), numpyro.subsample(y, event_dim=0)
-                numpyro.sample("y", dist.Bernoulli(logits=jnp.asarray(xs) @ jnp.asarray(t)), obs=ys)
-
+        model = _numpyro_model(subsample)
         rows = jnp.asarray(x), jnp.asarray(y, jnp.float32)
         kernel: Any = NUTS(model)
         if subsample is not None:
@@ -195,6 +211,7 @@ def _listening(method: Any) -> Any:
 
 METHODS: dict[str, Any] = {
     "tallchain": _listening(_tallchain),
+    "tallchain, NumPyro's model": _bridged,
     "scikit-learn newton-cholesky": _scikit_learn("newton-cholesky"),
     "scikit-learn lbfgs": _scikit_learn("lbfgs"),
     "glum": _glum,

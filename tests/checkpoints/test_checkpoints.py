@@ -174,7 +174,7 @@ def test_a_full_disk_loses_no_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             raise OSError(errno.ENOSPC, "No space left on device")
         return before(*given, **named)
 
-    target = (os, "write" if what == "draws" else "replace")
+    target = (os, "pwrite" if what == "draws" else "replace")
     before = getattr(*target)
     if what == "state":
         calls = 18  # the manifest, and one state

@@ -44,12 +44,19 @@ class DrawsFile:
     def write(self, chain: int, at: int, words: np.ndarray) -> None:
         """Write draws of a chain, the first of which has number `at`."""
         numbers = np.ascontiguousarray(words, np.uint32).reshape(-1).view(np.uint8)
-        rest = numbers.data
-        with self._turn, self._writing():
-            os.lseek(self._file, 4 * self.shape[2] * (chain * self.shape[1] + at), os.SEEK_SET)
+        rest, place = numbers.data, 4 * self.shape[2] * (chain * self.shape[1] + at)
+        with self._writing():
             while rest:
-                rest = rest[os.write(self._file, rest) :]
+                done = self._write(rest, place)
+                rest, place = rest[done:], place + done
         self.sums[chain] = zlib.crc32(numbers.data, int(self.sums[chain]))
+
+    def _write(self, numbers: memoryview, place: int) -> int:
+        if hasattr(os, "pwrite"):
+            return os.pwrite(self._file, numbers, place)
+        with self._turn:  # Windows
+            os.lseek(self._file, place, os.SEEK_SET)
+            return os.write(self._file, numbers)
 
     def flush(self) -> None:
         """Make what was written last through a power cut."""
