@@ -1,0 +1,262 @@
+"""Tables larger than memory as a directory of columns, in random order: shuffled once, out of core.
+
+A decision reads rows of one shard, so shards must be random parts of all rows. Rows come in blocks, in the order of
+the file. Of a block of n rows shard p gets a number that is multivariate hypergeometric in what the shards still lack,
+and which of the rows is random: so every division of all rows into shards of these sizes is equally likely. Rows go to
+a file of their shard as they come; each of these is then read, shuffled and written column by column. Twice the bytes
+of the table are written and read, and memory holds a block and a shard.
+
+    manifest.json                what there is, with checksums; written last
+    00000/x.npy, 00000/y.npy     the columns of the first shard
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallchain.validation import brief, is_whole
+
+FORMAT, MANIFEST = 1, "manifest.json"
+_SHARE = 4  # of memory for one shard: it is there twice while it is shuffled
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_UNFINISHED = ".unfinished-"
+
+
+class PackError(ValueError):
+    """A packed table that cannot be written, or is not whole."""
+
+
+class Column(NamedTuple):
+    """A column of a packed table."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    """Of one row."""
+    levels: tuple[Any, ...] | None = None
+    """Labels of a factor, whose numbers the column holds."""
+
+
+class Shard(NamedTuple):
+    """A random part of the rows."""
+
+    folder: str
+    num_rows: int
+    checksums: dict[str, str]
+    """Of the numbers of its columns."""
+
+
+class Manifest(NamedTuple):
+    """What a packed table is."""
+
+    num_rows: int
+    columns: dict[str, Column]
+    shards: tuple[Shard, ...]
+    seed: int
+    checksum: str
+    """Of all rows, whatever their order."""
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        found = self._asdict() | {"format": FORMAT, "columns": {n: of._asdict() for n, of in self.columns.items()}}
+        found["shards"] = [shard._asdict() for shard in self.shards]
+        return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Read that of a folder, or refuse it."""
+        try:
+            found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+            if found.pop("format") != FORMAT:
+                raise ValueError(f"its format is not {FORMAT}")
+            columns = {
+                name: Column(of["dtype"], tuple(of["shape"]), None if of["levels"] is None else tuple(of["levels"]))
+                for name, of in found.pop("columns").items()
+            }
+            return cls(columns=columns, shards=tuple(Shard(**of) for of in found.pop("shards")), **found)
+        except FileNotFoundError:
+            raise PackError(f"{path} is no packed table: it has no {MANIFEST}. Was packing it ended early?") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PackError(f"{path / MANIFEST} is no manifest of a packed table: {error}.") from error
+
+
+Blocks = Callable[[], Iterable[Mapping[str, np.ndarray]]]
+"""Makes the blocks of a table: columns by name, of equal lengths; all blocks have the same columns and types."""
+
+
+def pack(
+    blocks: Blocks,
+    output: str | os.PathLike[str],
+    *,
+    num_rows: int,
+    levels: Mapping[str, Iterable[Any]] | None = None,
+    num_shards: int | None = None,
+    memory: int = 2**30,
+    seed: int = 0,
+    report: Callable[[str, int], None] = lambda *_: None,
+) -> Manifest:
+    """Write the rows of a table into a folder, in random order.
+
+    Args:
+        blocks: makes the blocks.
+        output: a folder that does not exist yet, or is empty.
+        num_rows: rows of all blocks.
+        levels: labels of factors, by column: the column holds their numbers.
+        num_shards: parts to divide the rows into; None for as few as the memory allows.
+        memory: bytes to use, about.
+        seed: of the order.
+        report: called with what is being done, and the rows done so far.
+    """
+    output = Path(output)
+    for name, value, least in (("num_rows", num_rows, 1), ("memory", memory, 1), ("seed", seed, 0)):
+        if not is_whole(value, least):
+            raise ValueError(f"`pack({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise PackError(f"`pack(output=...)`: {output} exists already. Choose a folder that does not, or remove it.")
+    _remove_unfinished(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}{_UNFINISHED}"))
+    try:
+        packer = _Packer(unfinished, num_rows, memory, num_shards, seed, report)
+        packer.scatter(blocks())
+        manifest = packer.gather({name: tuple(of) for name, of in (levels or {}).items()})
+        (unfinished / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+        with contextlib.suppress(OSError):
+            output.rmdir()
+        os.replace(unfinished, output)
+        return manifest
+    except OSError as error:
+        raise PackError(f"`pack(output=...)`: {output} cannot be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _remove_unfinished(output: Path) -> None:
+    """Remove what a process that was killed has left: nothing of it could be used."""
+    for each in output.parent.glob(f".{output.name}{_UNFINISHED}*"):
+        shutil.rmtree(each, ignore_errors=True)
+
+
+class _Packer:
+    """Writes the shards of one table."""
+
+    def __init__(
+        self,
+        folder: Path,
+        num_rows: int,
+        memory: int,
+        num_shards: int | None,
+        seed: int,
+        report: Callable[[str, int], None],
+    ) -> None:
+        self._folder, self._num_rows, self._memory, self._given = folder, num_rows, memory, num_shards
+        self._seed, self._random, self._report = seed, np.random.default_rng(seed), report
+        self._record: np.dtype | None = None
+        self._sizes = np.zeros(0, np.int64)
+        self._checksum = 0
+
+    def scatter(self, blocks: Iterable[Mapping[str, np.ndarray]]) -> None:
+        """Append every row to the file of its shard."""
+        done = 0
+        left = np.zeros(0, np.int64)
+        with contextlib.ExitStack() as open_files:
+            files: list[Any] = []
+            for block in blocks:
+                rows = self._rows_of(block)
+                if not files:
+                    left = self._sizes.copy()
+                    paths = [self._folder / f"{number:05}.rows" for number in range(len(left))]
+                    files = [open_files.enter_context(path.open("wb")) for path in paths]
+                if done + len(rows) > self._num_rows:
+                    raise PackError(f"`pack(num_rows={self._num_rows:,})`: the blocks have more rows than that.")
+                counts = self._random.multivariate_hypergeometric(left, len(rows), method="marginals")
+                left -= counts
+                order = self._random.permutation(len(rows))  # the first of these go to the first shard
+                for file, some in zip(files, np.split(order, np.cumsum(counts)[:-1]), strict=True):
+                    file.write(rows[some].tobytes())
+                self._checksum = (self._checksum + _sum_of(rows)) % 2**64
+                done += len(rows)
+                self._report("distributing rows", done)
+        if done != self._num_rows:
+            raise PackError(f"`pack(num_rows={self._num_rows:,})`: the blocks have {done:,} rows.")
+
+    def _rows_of(self, block: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return a block as an array of records."""
+        fields = [(name, column.dtype, column.shape[1:]) for name, column in block.items()]
+        if any(dtype.kind not in "biuf" for _, dtype, _ in fields):
+            wrong = next(name for name, dtype, _ in fields if dtype.kind not in "biuf")
+            raise PackError(f"`pack(...)`: column {wrong!r} must hold numbers; got {block[wrong].dtype}.")
+        record = np.dtype(fields)
+        if self._record is None:
+            self._record = record
+            per_shard = max(self._memory // (_SHARE * max(record.itemsize, 1)), 1)
+            count = min(self._given or math.ceil(self._num_rows / per_shard), self._num_rows)
+            self._sizes = np.full(count, self._num_rows // count)
+            self._sizes[: self._num_rows % count] += 1
+        elif record != self._record:
+            raise PackError(f"`pack(...)`: a block has columns {record}, and those before had {self._record}.")
+        rows: Any = np.empty(len(next(iter(block.values()))), record)
+        for name, column in block.items():
+            rows[name] = column
+        return rows
+
+    def gather(self, levels: dict[str, tuple[Any, ...]]) -> Manifest:
+        """Shuffle every shard, and write its columns."""
+        assert self._record is not None
+        shards, done, checksum = [], 0, 0
+        for number, size in enumerate(self._sizes.tolist()):
+            path = self._folder / f"{number:05}.rows"
+            rows = np.fromfile(path, self._record)
+            if len(rows) != size:
+                raise PackError(f"`pack(...)`: {path.name} has {len(rows):,} rows in place of {size:,}.")
+            checksum = (checksum + _sum_of(rows)) % 2**64
+            rows = rows[self._random.permutation(size)]
+            shards.append(self._write(f"{number:05}", rows))
+            path.unlink()
+            done += size
+            self._report("shuffling shards", done)
+        if checksum != self._checksum:
+            raise PackError("`pack(...)`: rows were lost or changed on the way to the disk: their checksum differs.")
+        columns = {
+            name: Column(self._record[name].base.str, self._record[name].shape, levels.get(name))
+            for name in self._record.names or ()
+        }
+        return Manifest(self._num_rows, columns, tuple(shards), self._seed, f"sum64:{checksum:016x}")
+
+    def _write(self, name: str, rows: np.ndarray) -> Shard:
+        folder, checksums = self._folder / name, {}
+        folder.mkdir()
+        for column in rows.dtype.names or ():
+            values = np.ascontiguousarray(rows[column])
+            np.save(folder / f"{column}.npy", values)
+            checksums[column] = checksum_of(values)
+        return Shard(name, len(rows), checksums)
+
+
+def checksum_of(values: np.ndarray) -> str:
+    """Checksum of the numbers of a column."""
+    return f"crc32:{zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data):08x}"
+
+
+def _sum_of(rows: np.ndarray) -> int:
+    """Add up a hash of every row: the sum of a table does not depend on the order of its rows."""
+    size = rows.dtype.itemsize
+    words = -(-size // 8)
+    padded = np.zeros((len(rows), 8 * words), np.uint8)
+    padded[:, :size] = rows.view(np.uint8).reshape(len(rows), size)
+    with np.errstate(over="ignore"):
+        found = np.full(len(rows), 1, np.uint64)
+        for word in padded.view(np.uint64).T:  # a multiplication and a shift mix the bits of each
+            found = (found ^ word) * _ODD
+            found ^= found >> np.uint64(29)
+        return int(np.sum(found, dtype=np.uint64))
