@@ -39,7 +39,7 @@ PLAN = [
     {"lockstep": ("lockstep", "machines", "census", "packing", "chunks", "digest", "mixing")},
     {"checking": ("checking",)},
     {"checkpoints": ("checkpoints",)},
-    {"sample": ("sample", "ending", "resuming", "starts", "warmup", "tuning")},
+    {"sample": ("sample", "ending", "resuming", "rounds", "starts", "warmup", "tuning")},
     {"prepare": ("prepare", "prepared", "weighing")},
     {"plots": ("plots",)},
     {"report": ("report",)},

@@ -1,11 +1,11 @@
-"""What a proposal may be able to do beyond proposing: named abilities, found by `isinstance`."""
+"""What a proposal or a source may be able to do beyond the least: named abilities, found by `isinstance`."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from tallchain.types import Population, Proposal, PyTree
+from tallchain.types import Ask, Population, Proposal, PyTree, RowFunction, Seen, Source
 
 
 class Tuning(NamedTuple):
@@ -60,3 +60,47 @@ class ReadingProposal(Proposal, Protocol):
 
     def check_source(self, population: Population, *, has_surrogate: bool) -> None:
         """Refuse a source that cannot give them."""
+
+
+@runtime_checkable
+class SuitedSource(Source, Protocol):
+    """A source whose way of reading depends on the test."""
+
+    def suited(self, appetite: int) -> Source:
+        """Return the same rows, to be read by a test that wants `appetite` rows between judgements."""
+
+
+@runtime_checkable
+class CensusSource(Source, Protocol):
+    """A source that has wider windows for a census."""
+
+    def look_widely(self, cursor: PyTree, ask: Ask, row_function: RowFunction, summarise: Any) -> tuple[PyTree, Seen]:
+        """Read the next rows of a census, as many as the source likes; as `look` does in other respects."""
+
+
+@runtime_checkable
+class NotedSource(Source, Protocol):
+    """A source with notes for a summary."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes, in words."""
+
+
+@runtime_checkable
+class DividedSource(Source, Protocol):
+    """A source of which decisions see a part at a time; chains visit all parts in turn."""
+
+    @property
+    def num_parts(self) -> int:
+        """How many there are."""
+
+    @property
+    def most_error(self) -> float:
+        """The largest standard deviation of log pi_p - log pi to sample at; see `Population.part_error`."""
+
+    def round_length(self, num_chains: int) -> int:
+        """Draws of a chain between two parts, of a long run."""
+
+    def at_part(self, number: int) -> Source:
+        """Return the source in another part, counted on beyond the last."""

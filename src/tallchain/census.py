@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tallchain.abilities import CensusSource
 from tallchain.functions import SOON, program
 from tallchain.kernel import MetropolisHastings, where
 from tallchain.keys import make_key
 from tallchain.machines import Lane, Machine, at
 from tallchain.schedule import Schedule
-from tallchain.types import Array, Ask, BoundedTest, CensusSource
+from tallchain.types import Array, Ask, BoundedTest
 
 _SCANNING = 0.75  # of the chains must have asked for a census, for all to read wide windows
 

@@ -8,6 +8,7 @@ import time
 from typing import Any, NamedTuple
 
 from tallchain import lockstep
+from tallchain.abilities import NotedSource
 from tallchain.checking.faults import SamplingError
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import scan as scan_rows
@@ -17,9 +18,10 @@ from tallchain.checking.violations import BoundError, check_all_rows, needs_chec
 from tallchain.checkpoints import RunCheckpoint
 from tallchain.kernel import MetropolisHastings
 from tallchain.lockstep import Drawn
+from tallchain.rounds import Rounds
 from tallchain.schedule import Kernel, Schedule
 from tallchain.settings import Settings, is_exact, settings_of
-from tallchain.types import Array, NotedSource, PyTree, Source
+from tallchain.types import Array, PyTree, Source
 from tallchain.warmup import Warmup
 
 
@@ -42,12 +44,30 @@ class End:
     began: float
     notes: tuple[str, ...]
     facts: dict[str, Any]
+    rounds: Rounds | None = None
+    """In the parts of a divided source."""
     seconds_before: float = 0.0
     """Sampling, by an earlier process."""
 
+    def stops(self) -> list[int]:
+        """Return the draws to come at which the kernel changes, and all chains wait for each other."""
+        found = self.warmup.stops - {0} - {event.draw for event in self.warmup.events}
+        in_rounds = self.rounds.stops if self.rounds else set()
+        return sorted(found | {stop for stop in in_rounds if stop >= self.recorder.num_finished})
+
+    def changed(self, stop: int, run: lockstep.Runner, runner: Any) -> tuple[Kernel, lockstep.Runner]:
+        """Return the kernel from this draw on, and what runs it."""
+        kernel = self.kernel
+        if self.rounds and stop in self.rounds.stops:
+            kernel = self.rounds.at(stop, kernel)
+            if stop not in self.warmup.stops:
+                return kernel, run.restarted(kernel, stop)
+        return self.warmup.changed(stop, kernel, run, self.recorder.warmup, runner)
+
     def resume(self, saved: RunCheckpoint, positions: PyTree, runner: Any) -> lockstep.Runner | None:
         """Take over what a checkpoint has; return what goes on from there, if there is something to go on from."""
-        self.kernel, run = saved.resumed(self.recorder, self.warmup, self.kernel, positions, runner)
+        place = self.rounds.at if self.rounds else lambda _, kernel: kernel
+        self.kernel, run = saved.resumed(self.recorder, self.warmup, self.kernel, positions, runner, place)
         self.seconds_before = self.recorder.seconds
         return run
 
@@ -67,11 +87,14 @@ class End:
             kernel=last.kernel,
             settings=last.settings,
             is_interrupted=is_interrupted,
-            notes=self.notes + self.warmup.notes + found.notes,
+            notes=self.notes + self.warmup.notes + self._uneven() + found.notes,
             scan=found.scan,
             scan_seconds=found.seconds,
             compile_seconds=elapsed - (self.recorder.seconds - self.seconds_before) - found.seconds,
         )
+
+    def _uneven(self) -> tuple[str, ...]:
+        return self.rounds.note(max(self.recorder.num_finished - self.rounds.num_warmup, 0)) if self.rounds else ()
 
     def finish(self, scan: int, key: Array, interrupt: threading.Event, *, progress: Any) -> Trace:
         """Scan all rows, if that is wanted and the run was not interrupted; return the trace."""

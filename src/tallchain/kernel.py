@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jax import random as jr
 
-from tallchain.abilities import CostlyProposal, ReadingProposal, ScaledProposal
+from tallchain.abilities import CensusSource, CostlyProposal, ReadingProposal, ScaledProposal, SuitedSource
 from tallchain.acceptance.minibatch_barker import MinibatchBarker
 from tallchain.assembly import check_part, check_surrogate, fit_bound
 from tallchain.bounds import Bound, Fitted
@@ -37,14 +37,12 @@ from tallchain.types import (
     Ask,
     BoundedEvidence,
     BoundedTest,
-    CensusSource,
     Posterior,
     Proposal,
     PyTree,
     ReportingTest,
     RowFunction,
     Source,
-    SuitedSource,
     Surrogate,
     Target,
     Verdict,
@@ -194,7 +192,7 @@ class MetropolisHastings:
             surrogate=surrogate,
             bound=bound,
             width=source.width(appetite),
-            in_float64=needs_float64(source.population.num_rows, posterior.temperature, surrogate),
+            in_float64=needs_float64(source.population.scale, posterior.temperature, surrogate),
         )
 
     @property
@@ -343,8 +341,8 @@ class MetropolisHastings:
 
     @property
     def _factor(self) -> Array | float:
-        """N/K, N the rows to sample from."""
-        return self.source.population.num_rows / self.posterior.temperature
+        """N/K, N the rows to sample from, or all that they are a part of."""
+        return self.source.population.scale / self.posterior.temperature
 
     # ---- schedules ---------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tallchain.abilities import DividedSource
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.bounds.regression import is_bounded
 from tallchain.checks import position_of
@@ -31,7 +32,7 @@ from tallchain.surrogates.passes import is_dense_regression
 from tallchain.surrogates.poor_groups import poor_groups
 from tallchain.surrogates.settling import Ground, Settled, settle
 from tallchain.surrogates.start import check_start
-from tallchain.types import ModelWithRows, Posterior, Proposal, PyTree, Source
+from tallchain.types import FAR_PARTS, ModelWithRows, Posterior, Proposal, PyTree, Source
 from tallchain.validation import brief, check_switch, is_whole
 from tallchain.weighing import Exact, weigh_exact
 
@@ -94,6 +95,8 @@ def prepare(
         chosen = _at_mode_or_bulk(posterior, source, initial, orders, least, options)
     else:
         chosen = _settled(posterior, source, ground, initial, least, options)
+    if isinstance(source, DividedSource) and chosen.influence is not None:
+        chosen.findings.append(_of_parts(source, chosen.influence.part_error))
     sized = partial(_with_batch, batch_size=batch_size, least=least)
     if chosen.influence is None:
         parts = posterior, source, chosen.surrogate, chosen.laplace
@@ -283,6 +286,21 @@ def _surrogate(posterior: Posterior, source: Source, reference: Reference, order
     if order == 2 and is_dense_regression(posterior):
         return Predictors.of_reference(posterior, reference)
     return Taylor(posterior, source, reference, order)
+
+
+def _of_parts(source: DividedSource, error: float) -> str:
+    """Say how far the posteriors of single parts are from that of all rows, or refuse them."""
+    if error > source.most_error:
+        raise ValueError(
+            "`prepare(data=...)`: the rows of a part are too few for this posterior: log densities of single parts "
+            f"differ from that of all rows by {error:.2g}, and moments would be off by about {error**2:.1g}. "
+            "Take fewer parts (more memory), reparametrise, or allow it: `Packed(most_error=...)`."
+        )
+    return (
+        f"parts                {source.num_parts:,} in turn; log densities of single parts differ from that of all "
+        f"rows by {error:.2g}, and variances over whole tours by a share of about {error**2:.1g}"
+        + ("   FAR: take fewer, larger parts" if error > FAR_PARTS else "")
+    )
 
 
 def _check_numbers(orders: Any, num_draws: Any, seed: Any) -> None:

@@ -26,6 +26,7 @@ from tallchain.names import labels_of
 from tallchain.parts import replace
 from tallchain.residuals import digits, needs_float64
 from tallchain.resuming import Called, Place, begun, checkpoint_of
+from tallchain.rounds import Rounds
 from tallchain.schedule import Kernel, Schedule
 from tallchain.starts import in_coordinates, is_one, one_per_chain, start_of
 from tallchain.types import (
@@ -187,6 +188,8 @@ def drawn(
     num_samples, num_chains, num_warmup, scan = map(int, (num_samples, num_chains, num_warmup, scan))  # np.int8, too
     key = single_key("sample(key=...)", key)
     initial, num_chains = start_of(initial, num_chains, words_of(key))
+    rounds = Rounds.of(kernel, num_samples, num_chains, num_warmup)
+    num_samples = rounds.num_samples if rounds else num_samples
     thin = _thin(keep, thin, num_samples, num_chains)
     _check_keep_warmup(keep_warmup, keep, thin)
     schedule = Schedule() if schedule is None else schedule
@@ -199,7 +202,7 @@ def drawn(
     names = labels_of(kernel.posterior, shapes_of_parameters(kernel.posterior, one))
     least = schedule.check(kernel, one, num_draws)
     if least is not None and isinstance(kernel, MetropolisHastings):
-        wide = needs_float64(kernel.source.population.num_rows, least, kernel.surrogate)
+        wide = needs_float64(kernel.source.population.scale, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = notes_of(kernel.source), is_one(positions)
     called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
@@ -220,7 +223,7 @@ def drawn(
             store=saved.store if saved else InMemory,
             keep_warmup=bool(keep_warmup),
         )
-        kernel = warmup.started(kernel)
+        kernel = warmup.started(rounds.at(0, kernel) if rounds else kernel)
         first = schedule.at(kernel, 0)
         check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
         runner = partial(
@@ -232,7 +235,7 @@ def drawn(
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
         )
         facts = {"names": names, "is_one_start": is_one_start, "key": words_of(key)}
-        end = End(recorder, warmup, schedule, kernel, began, notes, {"like": initial, **facts})
+        end = End(recorder, warmup, schedule, kernel, began, notes, {"like": initial, **facts}, rounds)
         with ExitStack() as during:
             show = during.enter_context(progress_bar(progress, num_draws * num_chains))
             run = end.resume(saved, positions, runner) if saved else None
@@ -240,10 +243,10 @@ def drawn(
             report = partial(show_and_check, show, end.kernel, positions)
             if recorder.num_finished < num_draws:
                 run = run or runner(end.kernel).start(positions)
-                for stop in sorted(warmup.stops - {0} - {event.draw for event in warmup.events}):
+                for stop in end.stops():
                     fill(recorder, run, stop, interrupt, report, saved)
                     if not interrupt.is_set():
-                        end.kernel, run = warmup.changed(stop, end.kernel, run, recorder.warmup, runner)
+                        end.kernel, run = end.changed(stop, run, runner)
                 fill(recorder, run, num_draws, interrupt, report, saved)
         return end.finish(scan, fold_in(key, num_chains), interrupt, progress=progress)
 

@@ -18,6 +18,9 @@ PyTree = Any
 RowFunction = Callable[[PyTree], Array]  # one row of the data -> one number
 
 
+FAR_PARTS = 0.05
+"""Standard deviation of log densities between parts of the rows from which to warn; variances are off by its square."""
+
 # ---- records -----------------------------------------------------------------------------------
 
 
@@ -37,11 +40,27 @@ class Population(NamedTuple):
     """Rows of the data, if some have several copies, each a part of a row; else 0."""
     is_simple: bool = False
     """Whether the rows of a decision are a simple random sample: without replacement, every set of them alike."""
+    is_part: bool = False
+    """Whether the rows to sample from are a random part of the data, one of several that chains visit in turn."""
 
     @property
     def total(self) -> int:
         """Rows of the data."""
         return self.num_data or self.num_rows + self.num_exact
+
+    @property
+    def scale(self) -> int:
+        """The N by which a mean over rows to sample from becomes a sum: those rows, or all that they are a part of."""
+        return self.num_data if self.is_part else self.num_rows
+
+    @property
+    def swept(self) -> int:
+        """Rows that a sweep reads."""
+        return self.num_data if self.is_part else self.num_rows + self.num_exact
+
+    def part_error(self, variance: float) -> float:
+        """e, the standard deviation of log pi_p - log pi if that of one row is `variance`; see `sources.packed`."""
+        return math.sqrt(variance / self.num_rows * (1 - self.num_rows / self.num_data)) if self.is_part else 0.0
 
 
 class Target(NamedTuple):
@@ -370,28 +389,3 @@ class Source(Protocol):
                 probability proportional to c_i.
             batch_size: m, the rows a test reads between judgements; None keeps the number.
         """
-
-
-@runtime_checkable
-class SuitedSource(Source, Protocol):
-    """A source whose way of reading depends on the test."""
-
-    def suited(self, appetite: int) -> Source:
-        """Return the same rows, to be read by a test that wants `appetite` rows between judgements."""
-
-
-@runtime_checkable
-class CensusSource(Source, Protocol):
-    """A source that has wider windows for a census."""
-
-    def look_widely(self, cursor: PyTree, ask: Ask, row_function: RowFunction, summarise: Any) -> tuple[PyTree, Seen]:
-        """Read the next rows of a census, as many as the source likes; as `look` does in other respects."""
-
-
-@runtime_checkable
-class NotedSource(Source, Protocol):
-    """A source with notes for a summary."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The notes, in words."""

@@ -22,7 +22,7 @@ from tallchain.keys import fold_in, make_key, split, split_words
 from tallchain.lockstep import Drawn
 from tallchain.parts import part
 from tallchain.progress import shown
-from tallchain.sources import Shuffled, WithReplacement
+from tallchain.sources import Packed, Shuffled, WithReplacement
 from tallchain.threefry import same_key, wrap
 from tallchain.types import (
     Array,
@@ -153,7 +153,7 @@ def row_moments(
     found, held = [], jax.tree.map(np.asarray, pairs)
     orders = split_words(np.asarray(jr.key_data(make_key(0))), parts.shape[1], _ORDERS)
     population = kernel.source.population
-    num_rows = population.num_rows + population.num_exact
+    num_rows = population.swept
     with shown(progress, "reading all rows", num_parts * num_rows, is_step=True) as show:
         for number, part_ in enumerate(np.minimum(parts, num_pairs - 1)):
             some = jax.tree.map(lambda leaf, at=part_: leaf[at], held)
@@ -262,7 +262,7 @@ def scan(
 ) -> Scan | None:
     """Read every row at some of a run's own proposals; None if every decision has already read every row."""
     population = kernel.source.population
-    num_all, rows_read = population.num_rows + population.num_exact, np.asarray(draws.verdict.rows_read)
+    num_all, rows_read = population.swept, np.asarray(draws.verdict.rows_read)
     if rows_read.min() >= num_all and not population.repeats:
         return None
     moments = row_moments(kernel, make_pairs(kernel, draws.position, count, key), interrupt, progress=progress)
@@ -283,5 +283,6 @@ def scan(
         int(np.sum(moments.num_invalid > 0)),
         float(np.mean(moments.disorder)),
         max(_DISORDER, 1 + _SIGMAS * float(chance)),
-        isinstance(kernel.source, Shuffled | WithReplacement),
+        isinstance(kernel.source, Shuffled | WithReplacement | Packed),
+        population.part_error(float(np.mean(moments.variance))),
     )

@@ -133,6 +133,11 @@ class Summary:
                 f"all rows were read   at {self.scan.num_proposals} proposals; at worst, the mean of "
                 f"{self.scan.batch:,.0f} rows has {worst}"
             )
+            if self.scan.part_error:
+                lines.append(
+                    f"error of parts       {self.scan.part_error:.2g} (standard deviation of log densities): "
+                    f"variances are off by a share of about {self.scan.part_error**2:.1g}"
+                )
         elif self.settings and self.settings.is_exact:
             lines.append("exact                the test is exact: its decisions need no check, only the chains do")
         elif self.settings and not self.settings.is_tested:

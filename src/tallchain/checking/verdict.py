@@ -6,6 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from tallchain.types import FAR_PARTS
+
 _FAR_SKEWNESS, _FAR_KURTOSIS = 0.35, 1.0  # of the mean of a batch: where audits find errors (studies/tails.py)
 _SHARE = 0.1  # of the proposals that may be so far
 _MISSED = 0.01  # chance to miss the rows that make a candidate impossible
@@ -38,6 +40,8 @@ class Scan:
     """The largest value to expect by chance."""
     is_shuffled: bool
     """Whether the source is one of the library's, which give rows in random order."""
+    part_error: float = 0.0
+    """e: about the standard deviation of log pi_p - log pi, if decisions see a part p of the rows at a time."""
 
     @property
     def is_far(self) -> np.ndarray:
@@ -66,6 +70,12 @@ class Scan:
                 f"{missed.sum()} of {self.num_proposals} candidates are impossible for a few rows, which "
                 f"a batch misses with probability up to {np.max(self.chance_to_miss):.2g}: the chain can go where the "
                 "posterior is 0. Put the support into the log prior, or use an exact test"
+            )
+        if self.part_error > FAR_PARTS:
+            found.append(
+                f"the parts that the rows are divided into are small: the posterior with the rows of one part in place "
+                f"of all differs by {self.part_error:.2g} in its logarithm, so that variances may be off by a share of "
+                f"about {self.part_error**2:.2g}. Take fewer, larger parts (more memory), or a better surrogate"
             )
         if self.num_invalid:
             found.append(

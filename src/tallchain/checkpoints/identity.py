@@ -109,6 +109,8 @@ def _of_other(name: str, value: Any, found: Description, above: tuple[int, ...])
     elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType) or not hasattr(value, "__dict__"):
         called = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         found[name] = called or type(value).__qualname__
+    elif isinstance(said := getattr(value, "identity", None), str):
+        found[name] = said
     elif hasattr(value, "__wrapped__"):  # by jax.jit and the like
         _describe(name, value.__wrapped__, found, above)
     else:

@@ -72,17 +72,18 @@ class RunCheckpoint:
         kernel: Any,
         positions: PyTree,
         runner: Callable[[Any], Runner],
+        place: Callable[[int, Any], Any],
     ) -> tuple[Any, Runner | None]:
         """Fill the recorder; return the kernel as it was, and what runs it, unless there is nothing left to do.
 
-        `positions` are those that the run began with.
+        `positions` are those that the run began with; `place` returns the kernel in its part at a draw.
         """
         self._warmup = warmup
         if not self.facts:
             return kernel, None
         try:
             warmup.restore(self.facts, self.arrays)
-            kernel = warmup.repeated(kernel, positions)
+            kernel = place(int(self.arrays["draw"].min()), warmup.repeated(kernel, positions))
             run = runner(kernel)
             if self.arrays["draw"].min() >= recorder.num_draws:
                 recorder.restore(self.facts, self.arrays, run.like_at(positions))

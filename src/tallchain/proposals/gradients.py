@@ -38,7 +38,7 @@ def log_density_of(target: Target, key: Array, rows: int, origin: PyTree) -> Cal
     """Return log p_xi, minus its value at the origin."""
     posterior, surrogate, source = target
     population = source.population
-    temperature, factor = posterior.temperature, population.num_rows / posterior.temperature
+    temperature, factor = posterior.temperature, population.scale / posterior.temperature
     width = source.width(max(rows, 1))
     # Rows that every decision reads come first, as for the test.
     looks = -(-population.num_exact // width) + -(-rows // width) if rows else 0

@@ -53,7 +53,7 @@ def take_data(call: str, data: PyTree) -> tuple[PyTree, int]:
         )
     for name, leaf in leaves:
         if not is_traced(leaf):
-            _check_values(f"`{call}(data=...)`", name, leaf)
+            check_values(f"`{call}(data=...)`", name, leaf)
     return data, num_rows
 
 
@@ -107,7 +107,7 @@ def _arrays(call: str, leaf: Any) -> PyTree:
     return frames.column(leaf) if hasattr(leaf, "to_numpy") else np.asarray(leaf)
 
 
-def _check_values(quoted: str, name: str, leaf: Any) -> None:
+def check_values(quoted: str, name: str, leaf: Any) -> None:
     """Refuse missing values, and numbers that do not survive the conversion to JAX's type."""
     kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
     if leaf.dtype.kind in "iu" and kept != leaf.dtype:
@@ -189,7 +189,12 @@ def widest_window(data: PyTree) -> int:
     Wide windows spread the cost of a look over more rows. But every chain holds its own window, so rows of many columns
     get narrower windows.
     """
-    return min(max(_WINDOW_BYTES // max(row_bytes(data), 1), _NARROWEST), _WIDEST)
+    return widest_of(row_bytes(data))
+
+
+def widest_of(size: int) -> int:
+    """As `widest_window`, for rows of so many bytes."""
+    return min(max(_WINDOW_BYTES // max(size, 1), _NARROWEST), _WIDEST)
 
 
 def row_bytes(data: PyTree) -> int:

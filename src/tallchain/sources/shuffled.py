@@ -106,6 +106,12 @@ class Shuffled(Stored):
         """Make a source of data and a batch size that are already checked."""
         return object.__new__(cls)._begin(batch_size, 0, "auto", num_rows)._shuffle(data)
 
+    @classmethod
+    def of_shuffled(cls, data: PyTree, num_rows: int, batch_size: int) -> Shuffled:
+        """Make a source of rows in random order; after them the first ones again, as many as a window may have."""
+        made = object.__new__(cls)._begin(batch_size, 0, "auto", num_rows)
+        return set_fields(made, num_rows=num_rows, num_exact=0, data=data, share=None)
+
     def _begin(self, batch_size: int, seed: int, windows: bool | str, num_rows: int) -> Shuffled:
         how = {"windows": windows, "is_auto": windows == "auto"}
         return set_fields(self, batch_size=batch_size, words=words_of(seed), num_data=num_rows, **how)

@@ -13,7 +13,7 @@ from tallchain.parts import part, replace, static
 from tallchain.sources.copying import copy_rows, order_rows
 from tallchain.sources.reweighting import check_batch_of, check_weights, shares_of, slots_of
 from tallchain.sources.rows import check_batch_size, take_rows
-from tallchain.sources.sweeping import add, sweep
+from tallchain.sources.sweeping import Piece, add, sweep
 from tallchain.types import Array, Block, PyTree, RowFunction, Seen
 
 
@@ -64,8 +64,7 @@ class Stored:
         return sweep(
             summarise,
             merge,
-            self.data,
-            self.share,
+            (Piece(self.data, self.share),),
             num_rows=self.num_exact + self.num_rows,
             num_exact=self.num_exact,
             lanes=lanes,

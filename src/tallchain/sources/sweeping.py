@@ -7,8 +7,8 @@ precision (float32 by default); the sums of the blocks are added up in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +35,21 @@ def add(total: Any, summaries: Any) -> Any:
         return sums if total is None else jax.tree.map(np.add, total, sums)
 
 
+class Piece(NamedTuple):
+    """Some of the rows of a source, all that one of its sweeps has in memory at a time."""
+
+    data: PyTree
+    share: Array | None = None
+    begin: int = 0
+    """Number of the first row."""
+    num_before: int = 0
+    """How many of the first rows were in the piece before."""
+
+
 def sweep(
     summarise: Callable[[Block], PyTree],
     merge: Callable[[Any, Any], Any],
-    data: PyTree,
-    share: Array | None,
+    pieces: Iterable[Piece],
     *,
     num_rows: int,
     num_exact: int = 0,
@@ -47,32 +57,51 @@ def sweep(
     results: int = 1,
     report: Callable[[int], None] | None = None,
 ) -> Any:
-    """Summarise the first `num_rows` rows of the data, of which every decision reads the first `num_exact`.
+    """Summarise the first `num_rows` rows of every piece, of which every decision reads the first `num_exact`.
 
     The other arguments are those of `Source.sweep`.
     """
-    width = block_width(data, num_rows, lanes)
-    num_blocks = -(-num_rows // width)
-    threads = num_threads()
-    most = min(max(_RESULTS // results, 1), _BLOCKS)
-    rounds = -(-num_blocks // (most * threads))
-    blocks = -(-num_blocks // (rounds * threads))  # all dispatches have one size, so that they share a program
-    sizes = {"num_rows": num_rows, "num_exact": num_exact, "width": width, "blocks": blocks}
-    # Compiled here: JAX's settings, such as 64 bits, are those of a thread.
-    shared = jax.device_put((summarise, data, share))
-    traced = _summaries.trace(*shared, np.int32(0), **sizes)
-    compiled, threads = traced.lower().compile(), 1 if calls_lapack(traced) else threads
-
-    def found(first: int) -> PyTree:
-        summaries = compiled(*shared, np.int32(first))
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[: num_blocks - first], summaries)
-
-    total, firsts = None, range(0, num_blocks, blocks)
-    for first, summaries in zip(firsts, in_order(found, firsts, threads), strict=True):
-        total = merge(total, summaries)
-        if report is not None:
-            report(min((first + blocks) * width, num_rows))
+    total, run = None, None
+    for piece in pieces:
+        if run is None:
+            run = _Run(summarise, piece, num_rows, num_exact, lanes, results)
+        for rows, summaries in run(piece):
+            total = merge(total, summaries)
+            if report is not None:
+                report(piece.begin + rows)
+        del piece  # before the next one is made
     return total
+
+
+class _Run:
+    """A compiled program, and how to run it on pieces of one shape."""
+
+    def __init__(self, summarise: Any, piece: Piece, num_rows: int, num_exact: int, lanes: int, results: int) -> None:
+        self._num_rows, self._width = num_rows, block_width(piece.data, num_rows, lanes)
+        self._num_blocks, threads = -(-num_rows // self._width), num_threads()
+        most = min(max(_RESULTS // results, 1), _BLOCKS)
+        rounds = -(-self._num_blocks // (most * threads))
+        # All dispatches have one size, so that they share a program.
+        self._blocks = -(-self._num_blocks // (rounds * threads))
+        sizes = {"num_rows": num_rows, "num_exact": num_exact, "width": self._width, "blocks": self._blocks}
+        # Compiled here: JAX's settings, such as 64 bits, are those of a thread.
+        self._summarise = jax.device_put(summarise)
+        data = jax.device_put((piece.data, piece.share))
+        traced = _summaries.trace(self._summarise, *data, np.zeros(3, np.int32), **sizes)
+        self._compiled, self._threads = traced.lower().compile(), 1 if calls_lapack(traced) else threads
+
+    def __call__(self, piece: Piece) -> Iterator[tuple[int, Any]]:
+        """Yield rows done and summaries, dispatch by dispatch; blocks without new rows are left out."""
+        data = jax.device_put((piece.data, piece.share))
+
+        def found(first: int) -> PyTree:
+            places = np.array([first, piece.begin, piece.num_before], np.int32)
+            summaries = self._compiled(self._summarise, *data, places)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[: self._num_blocks - first], summaries)
+
+        firsts = range(piece.num_before // self._width, self._num_blocks, self._blocks)
+        for first, summaries in zip(firsts, in_order(found, firsts, self._threads), strict=True):
+            yield min((first + self._blocks) * self._width, self._num_rows), summaries
 
 
 def num_threads() -> int:
@@ -112,23 +141,28 @@ def _summaries(
     summarise: Callable[[Block], PyTree],
     data: PyTree,
     share: Array | None,
-    first: Array,
+    places: Array,
     *,
     num_rows: int,
     num_exact: int,
     width: int,
     blocks: int,
 ) -> PyTree:
-    """Summarise some blocks, one after another; blocks beyond the last row have no valid entry."""
+    """Summarise some blocks, one after another; blocks beyond the last row have no valid entry.
+
+    Places are the number of the first block, that of the first row of the data, and how many rows were summarised
+    before.
+    """
+    first, offset, num_before = places[0], places[1], places[2]
 
     def one(_: None, at: Array) -> tuple[None, PyTree]:
         # The last block begins early, to be as wide as the others. (Written so as not to exceed 2^31.)
         begin = jnp.minimum(first + at, num_rows // width) * width
         start = jnp.minimum(begin, num_rows - width)
         index = start + jnp.arange(width)
-        is_valid = (index >= begin) & (first + at < -(-num_rows // width))
+        is_valid = (index >= jnp.maximum(begin, num_before)) & (first + at < -(-num_rows // width))
         rows, shares = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, width), (data, share))
         shares = jnp.ones(width, jnp.result_type(float)) if shares is None else shares
-        return None, summarise(Block(rows, index, is_valid, shares, index >= num_exact))
+        return None, summarise(Block(rows, offset + index, is_valid, shares, index >= num_exact))
 
     return lax.scan(one, None, jnp.arange(blocks))[1]

@@ -33,7 +33,7 @@ def check_plain(call: str, source: Source) -> None:
     """Refuse a source in which some rows are read always or come more often; no row is read."""
     population = source.population
     has_shares = isinstance(source, Stored) and source.share is not None  # even if every row has one copy
-    if population.num_exact or population.num_rows != population.total or has_shares:
+    if population.num_exact or population.num_rows > population.total or has_shares:
         raise ValueError(f"`{call}(data=...)`: the source is already reweighted. Give the one it was made from.")
 
 

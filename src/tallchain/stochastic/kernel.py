@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
+from tallchain.abilities import SuitedSource
 from tallchain.assembly import check_part, check_surrogate
 from tallchain.checks import check_position
 from tallchain.kernel import Noise, Randomness, copied, where
@@ -19,7 +20,7 @@ from tallchain.keys import as_threefry
 from tallchain.parts import check_registered, part, replace, set_fields, static
 from tallchain.proposals.gradients import rows_of
 from tallchain.stochastic.dynamics import Chance, Dynamics, Moving
-from tallchain.types import Array, Posterior, PyTree, Source, SuitedSource, Surrogate, Target, Verdict
+from tallchain.types import Array, Posterior, PyTree, Source, Surrogate, Target, Verdict
 from tallchain.validation import brief, is_whole
 
 

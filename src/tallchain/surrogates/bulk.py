@@ -90,7 +90,7 @@ def find_bulk(
         scaled = position | {name: np.float64(value) for name, value in scales.items()}
         if distance < _NEAR:
             found = jax.tree.map(lambda leaf: np.asarray(leaf, jnp.result_type(float)), scaled)
-            swept = passes * (population.num_rows + population.num_exact)
+            swept = passes * population.swept
             return Bulk(found, sums, population.total, passes, swept, distance, time.perf_counter() - begun)
         # The step must lead uphill with the scales that go with it.
         height = float(sums.value) / temperature + float(_log_prior(posterior, scaled))

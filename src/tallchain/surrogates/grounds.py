@@ -60,7 +60,7 @@ class RegressionGround:
         if not self._in_float64:
             surrogate = self._with_sums(position, bulk.sums)
             return Place(position, surrogate, bulk.num_passes, bulk.rows_swept, bulk.seconds)
-        swept = bulk.rows_swept + self.population.num_rows + self.population.num_exact
+        swept = bulk.rows_swept + self.population.swept
         return Place(position, self.expanded(position), bulk.num_passes + 1, swept, bulk.seconds)
 
     def expanded(self, position: PyTree) -> Predictors:

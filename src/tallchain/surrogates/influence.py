@@ -85,6 +85,11 @@ class Influence:
         return _by_row(self.source, self.stored_scores)
 
     @property
+    def part_error(self) -> float:
+        """e, by which the posteriors of parts of the rows differ; 0 where decisions see all rows."""
+        return self.source.population.part_error(self.plans[0].rows)
+
+    @property
     def acceptance(self) -> float:
         """Of Metropolis' test, at independent proposals from the Laplace approximation or the surrogate posterior."""
         return float(np.mean(np.exp(np.minimum(self.log_ratios, 0))))
@@ -177,6 +182,7 @@ def influence(
         del powers, levels  # they are as long as the data
     residuals = totals / float(posterior.temperature)
     offsets = 0.0 if laplace is None else np.asarray(_offsets(posterior, surrogate, laplace, judging), np.float64)
+    method = "none" if source.population.is_part else method  # a row cannot be in every part
     plans = make_plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, int(slots))
     chosen = choose_plan(plans, method, batch_size)
     exact = most[: chosen.num_exact]

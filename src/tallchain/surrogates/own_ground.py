@@ -47,7 +47,7 @@ def rows_depend_on(posterior: Posterior, source: Source, start: PyTree) -> Depen
         return Dependence(is_free, 0)
     population = source.population
     found = source.sweep(depends, _any, lanes=2 * flat.size, results=flat.size)
-    return Dependence(found, population.num_rows + population.num_exact)
+    return Dependence(found, population.swept)
 
 
 @part
@@ -107,7 +107,7 @@ class OwnGround:
         found = find_reference(posterior, self._source, held[free], progress=False)
         report(found.num_passes, found.decrement)
         position = whole(found.position)
-        swept = found.rows_swept + self.population.num_rows + self.population.num_exact
+        swept = found.rows_swept + self.population.swept
         return Place(position, self.expanded(position), found.num_passes + 1, swept, found.seconds)
 
     def expanded(self, position: PyTree) -> Taylor:

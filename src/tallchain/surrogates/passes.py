@@ -62,7 +62,7 @@ class Passes:
         self.posterior, self.source, self.like, self.centre = posterior, source, like, centre
         population = source.population
         self.num_rows = population.total
-        self.rows_a_pass = population.num_rows + population.num_exact
+        self.rows_a_pass = population.swept
         self.in_float64 = needs_float64(self.num_rows, posterior.temperature)
         self.num_passes = 0
         self.rows_swept = 0

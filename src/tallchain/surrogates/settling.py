@@ -146,7 +146,7 @@ def settle(ground: Ground, place: Place, *, seed: int = 0, progress: bool = Fals
         sampled.acceptance,
         population.total,
         place.num_passes + more,
-        place.rows_swept + more * (population.num_rows + population.num_exact),
+        place.rows_swept + more * population.swept,
         place.seconds + time.perf_counter() - begun,
     )
 

@@ -1,0 +1,237 @@
+"""Rows of packed tables: every row in sweeps, a part at a time in decisions, and draws from the right posterior."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random as jr
+
+import tallchain as tc
+from conftest import SEED
+from tallchain.parts import part, replace
+from tallchain.rounds import Rounds
+from tallchain.sources import Packed, pack
+from tallchain.sources.columns import Columns
+from tallchain.sources.out_of_core import PackError
+from tallchain.sources.packed import bytes_of
+from tallchain.types import Block
+
+ROWS, PARTS, TEMPERATURE = 20_003, 4, 100.0
+
+
+def numbers() -> np.ndarray:
+    """Outcomes of a normal distribution, sorted: the worst order there is."""
+    return np.sort(np.random.default_rng(SEED).normal(1, 2, ROWS)).astype(np.float32)
+
+
+def blocks() -> Iterator[Mapping[str, np.ndarray]]:
+    y, number = numbers(), np.arange(ROWS, dtype=np.int32)
+    for first in range(0, ROWS, 3000):
+        some = slice(first, first + 3000)
+        yield {"y": y[some], "number": number[some], "wide": np.stack([y[some], -y[some]], 1).astype(float)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("packed") / "rows"
+    pack(blocks, path, num_rows=ROWS, num_shards=3, seed=SEED)
+    return path
+
+
+def posterior() -> tc.Posterior:
+    return tc.Posterior(
+        log_prior=lambda mean: jnp.zeros(()),
+        log_likelihood=lambda mean, y: -((y - mean) ** 2) / 8,
+        temperature=TEMPERATURE,
+    )
+
+
+def kernel(source: Any) -> tc.MetropolisHastings:
+    walk = tc.RandomWalk(1.5 * np.sqrt(4 * TEMPERATURE / ROWS))
+    return tc.MetropolisHastings(posterior(), source, proposal=walk, acceptance=tc.acceptance.Penalty())
+
+
+def drawn(source: Any, **options: Any) -> tc.Trace:
+    options = {"num_chains": 32, "num_warmup": 50, "scan": 0, "progress": False} | options
+    return tc.sample(jr.key(SEED), kernel(source), jnp.float32(1.0), 800, **options)
+
+
+def z_of(trace: tc.Trace) -> tuple[float, float]:
+    """How far mean and variance are from the closed form, in Monte Carlo errors."""
+    draws, variance = np.asarray(trace.position, np.float64), 4 * TEMPERATURE / ROWS
+    mean = numbers().mean(dtype=np.float64)
+    found = []
+    for of, right in ((draws, mean), ((draws - mean) ** 2, variance)):
+        by_chain = of.mean(1)
+        found.append(float((by_chain.mean() - right) / (by_chain.std(ddof=1) / np.sqrt(len(by_chain)))))
+    return found[0], found[1]
+
+
+@part
+class Collected:
+    """Numbers of the rows of a block, and what says which of them count."""
+
+    def __call__(self, block: Block) -> Any:
+        return block.index, block.is_valid, block.rows
+
+
+@pytest.mark.parametrize("parts", [1, 4, 7])
+def test_a_sweep_has_every_row_once_and_in_order(folder: Path, parts: int) -> None:
+    source, seen = Packed(folder, parts=parts), []
+
+    def keep(_: Any, found: Any) -> None:
+        index, is_valid, rows = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), found)
+        seen.append((index[is_valid], rows["number"][is_valid], rows["wide"][is_valid]))
+
+    source.sweep(Collected(), keep)
+    index, number, wide = (np.concatenate(each) for each in zip(*seen, strict=True))
+    np.testing.assert_array_equal(index, np.arange(ROWS))
+    np.testing.assert_array_equal(np.sort(number), np.arange(ROWS))
+    np.testing.assert_array_equal(wide[:, 0], numbers()[number])
+    assert source.population.is_part == (parts > 1)
+
+
+def test_draws_from_parts_in_turn_are_from_the_posterior(folder: Path) -> None:
+    trace = drawn(Packed(folder, columns="y", parts=PARTS))
+    assert trace.num_draws == 800
+    assert trace.num_rows == ROWS
+    assert max(map(abs, z_of(trace))) < 4
+    assert "4 parts" in " ".join(trace.notes)
+
+
+def test_negative_controls_fail(folder: Path, tmp_path: Path) -> None:
+    """Parts that are not random, and a part's own number of rows in place of all."""
+    ordered = tmp_path / "ordered"
+    pack(blocks, ordered, num_rows=ROWS, num_shards=1)
+    path = ordered / "00000" / "y.npy"
+    np.save(path, np.sort(np.load(path)))
+    source = Packed(ordered, columns="y", parts=PARTS, most_error=9)
+    assert max(map(abs, z_of(drawn(replace(source, columns=Unchecked(ordered, "y")))))) > 8
+    source = Packed(folder, columns="y", parts=PARTS)
+    population = source.rows.population._replace(num_data=ROWS, is_part=False)
+    wrong = type("Wrong", (Packed,), {"population": property(lambda _: population)})
+    assert abs(z_of(drawn(part(wrong)(folder, columns="y", parts=PARTS)))[1]) > 8
+
+
+class Unchecked(Columns):
+    """As they are on the disk."""
+
+    def _check(self, *_: Any) -> None:
+        pass
+
+
+def test_draws_do_not_depend_on_chunks_and_go_on_from_a_checkpoint(folder: Path, tmp_path: Path) -> None:
+    source = Packed(folder, columns="y", parts=PARTS)
+    options: dict[str, Any] = {"num_chains": 8, "num_warmup": 30}
+    first = drawn(source, **options)
+    np.testing.assert_array_equal(first.position, drawn(source, chunk_size=37, **options).position)
+
+    def stop(done: int, total: int) -> None:
+        if done > 0.4 * total:
+            raise KeyboardInterrupt
+
+    cut = drawn(source, checkpoint=tmp_path / "run", progress=stop, chunk_size=16, **options)
+    assert cut.is_interrupted
+    assert "within a tour" in " ".join(cut.notes)
+    again = drawn(Packed(folder, columns="y", parts=PARTS), checkpoint=tmp_path / "run", **options)
+    np.testing.assert_array_equal(again.position, first.position)
+
+
+def test_prepare_says_how_far_parts_are_apart_and_refuses_small_ones(folder: Path) -> None:
+    def robust(mean: Any, y: Any) -> Any:
+        return -2.5 * jnp.log1p((y - mean) ** 2 / 16)
+
+    own = tc.Posterior(lambda mean: -(mean**2) / 200, robust)
+    prepared = tc.prepare(own, Packed(folder, columns="y", parts=PARTS), jnp.float32(1), progress=False)
+    assert "4 in turn" in str(prepared)
+    trace = tc.sample(jr.key(1), prepared.kernel(), prepared.starts(jr.key(2), 16), 100, num_chains=16, progress=False)
+    assert trace.scan is not None
+    assert 0 < trace.scan.part_error < 0.05
+    assert "error of parts" in str(trace.summary())
+    with pytest.raises(ValueError, match="rows of a part are too few"):
+        tc.prepare(own, Packed(folder, columns="y", parts=100, most_error=1e-5), jnp.float32(1), progress=False)
+
+
+def test_rounds_are_whole_tours(folder: Path) -> None:
+    source = Packed(folder, columns="y", parts=PARTS)
+    rounds = Rounds.of(kernel(source), 1001, 32, 30)
+    assert rounds is not None
+    assert rounds.num_samples >= 1001
+    assert rounds.num_samples % (rounds.length * PARTS) == 0
+    numbers = [int(rounds.at(draw, kernel(source)).source.number) for draw in (30, 30 + rounds.length)]
+    assert numbers == [0, 1]
+    assert Rounds.of(kernel(tc.Shuffled(numbers_of(100), 10)), 100, 4, 0) is None
+
+
+def numbers_of(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.float32)
+
+
+def changed(folder: Path, to: Path, change: Any) -> Path:
+    shutil.copytree(folder, to)
+    change(to / "00001" / "y.npy")
+    return to
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def flipped(path: Path) -> None:
+    held = bytearray(path.read_bytes())
+    held[-5] ^= 4
+    path.write_bytes(bytes(held))
+
+
+def of_other_type(path: Path) -> None:
+    np.save(path, np.load(path).astype(np.float64))
+
+
+def missing(path: Path) -> None:
+    values = np.load(path)
+    values[17] = np.nan
+    np.save(path, values)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (cut_short, "cut short"),
+        (flipped, "checksum differs"),
+        (of_other_type, "manifest says"),
+        (missing, "NaN in column 'y'"),
+        (Path.unlink, "cannot be read"),
+    ],
+)
+def test_a_table_that_was_changed_is_refused(folder: Path, tmp_path: Path, change: Any, words: str) -> None:
+    path = changed(folder, tmp_path / "rows", change)
+    with pytest.raises(PackError, match=words):
+        Packed(path, columns="y", parts=4).sweep(Collected(), lambda *_: None)
+
+
+def test_bad_arguments_are_refused(folder: Path, tmp_path: Path) -> None:
+    for options, words in (
+        ({"columns": "z"}, "no column 'z'; there are 'y', 'number', 'wide'"),
+        ({"parts": 0}, "parts=...)` must be a whole number from 1"),
+        ({"memory": "lots"}, "4GB"),
+        ({"batch_size": 10**6}, "rows of a part"),
+        ({"most_error": 0}, "positive number"),
+    ):
+        with pytest.raises(ValueError, match=words.replace("(", r"\(").replace(")", r"\)")):
+            Packed(folder, **options)
+    with pytest.raises(PackError, match="no packed table"):
+        Packed(tmp_path)
+    with pytest.raises(ValueError, match="cannot be reweighted"):
+        Packed(folder, columns="y").reweighted(exact=[1])
+
+
+def test_amounts_of_memory() -> None:
+    for text, value in (("4GB", 4e9), ("1.5 GiB", 1.5 * 2**30), ("200mb", 2e8), (1000, 1000), ("77", 77)):
+        assert bytes_of("f", text) == value
