@@ -35,6 +35,7 @@ PLAN = [
     {"host": ("progress", "interrupts", "memory", "command")},
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets", "tables")},
     {name: (name,) for name in ("surrogates", "bounds", "formulas")},
+    {"packs": ("packs",)},
     {"kernel": ("kernel", "assembly", "firefly", "stochastic", "schedule", "settings")},
     {"lockstep": ("lockstep", "machines", "census", "packing", "chunks", "digest", "mixing")},
     {"checking": ("checking",)},
@@ -47,7 +48,7 @@ PLAN = [
     {"bridges": ("bridges",)},
     {"tallchain": ("__init__",)},
     {"experiments": ("experiments", "pictures")},
-    {"cli": ("cli", "fit_commands", "reproduce", "__main__")},
+    {"cli": ("cli", "fit_commands", "pack_command", "reproduce", "__main__")},
 ]
 LEVEL = {room: level for level, rooms in enumerate(PLAN) for room in rooms}
 ROOM = {module: room for rooms in PLAN for room, modules in rooms.items() for module in modules}

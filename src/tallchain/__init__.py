@@ -34,10 +34,11 @@ from tallchain.stochastic import StochasticGradient
 if TYPE_CHECKING:
     from tallchain import bridges, plots
     from tallchain.fitting import Fit, fit
+    from tallchain.packs import pack
 
 __version__ = "0.1.0"
 
-_LATER = {"Fit": "tallchain.fitting", "fit": "tallchain.fitting"}
+_LATER = {"Fit": "tallchain.fitting", "fit": "tallchain.fitting", "pack": "tallchain.packs"}
 _MODULES = ("bridges", "plots")
 """What is imported when it is first used, as the others are, so that `import tallchain` takes less time."""
 
@@ -94,6 +95,7 @@ __all__ = [
     "firefly",
     "fit",
     "models",
+    "pack",
     "plots",
     "prepare",
     "proposals",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -22,7 +23,12 @@ with contextlib.suppress(ModuleNotFoundError):  # `require` says what is missing
             dir_okay=False, help="Where to save the picture.", show_default="in the same folder as the numbers, as PNG"
         ),
     ]
+    Memory = Annotated[str, typer.Option(help="Of the rows of a packed table that are in memory at a time, about.")]
     NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+
+
+BAD_INPUT, INTERRUPTED = 2, 130
+"""Exit codes."""
 
 
 def require(*modules: str) -> None:
@@ -67,3 +73,26 @@ def save_numbers(numbers: dict[str, Any], output: Path) -> None:
     """Write a result as JSON, and say where it is."""
     output.write_text(json.dumps(numbers, indent=2) + "\n")
     print(f"numbers              {output}")
+
+
+@contextlib.contextmanager
+def one_line_errors(*others: type[Exception]) -> Generator[None]:
+    """Say what is wrong in one line, and exit: bad values, files that cannot be read or written, and other errors."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("Interrupted: nothing was written.", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except (ValueError, TypeError, OSError, *others) as error:
+        print(f"Error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT) from error
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Say what could not be written, and why; what was there before is still there."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error).strip().rstrip(".")
+        raise ValueError(f"{path} cannot be written: {why}. Choose a place that can be, with room for it.") from error

@@ -9,15 +9,13 @@ from __future__ import annotations
 import contextlib
 import json as numbers
 import math
-import os
 import sys
-from collections.abc import Generator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tallchain.checking.faults import SamplingError
-from tallchain.command import require
+from tallchain.command import INTERRUPTED, one_line_errors, require, writing
 from tallchain.interrupts import catch_interrupt
 from tallchain.surrogates.no_reference import NoReferenceError
 
@@ -27,14 +25,14 @@ if TYPE_CHECKING:
 with contextlib.suppress(ModuleNotFoundError):  # needed only once the application is built, which says so
     import typer
 
-    from tallchain.command import NoProgress, Seed
+    from tallchain.command import Memory, NoProgress, Seed
 
     _Folder = Annotated[
         Path, typer.Argument(metavar="FIT", readable=False, help="The folder of a fit.", show_default=False)
     ]
     _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
 
-BAD_INPUT, NOT_TO_BE_USED, INTERRUPTED = 2, 3, 130
+NOT_TO_BE_USED = 3
 _NEEDS = ("pandas", "pyarrow", "formulaic", "matplotlib", "arviz_base", "xarray", "h5netcdf")
 
 
@@ -60,7 +58,7 @@ def fit(
         typer.Argument(
             metavar="ROWS",
             readable=False,  # what cannot be read is refused by `open_table`, in a line
-            help="CSV, Parquet (a file or a folder), Arrow or .npz.",
+            help="CSV, Parquet (a file or a folder), Arrow or .npz; or what tallchain pack has made.",
             show_default=False,
         ),
     ],
@@ -98,6 +96,7 @@ def fit(
         Path | None,
         typer.Option(file_okay=False, help="A folder to keep draws in: the same command goes on from there."),
     ] = None,
+    memory: Memory = "4GB",
     json: _Json = False,
     no_progress: NoProgress = False,
 ) -> None:
@@ -114,19 +113,19 @@ def fit(
     import tallchain
     from tallchain.models.priors import Normal, Prior
 
-    with _one_line_errors():
+    with one_line_errors(SamplingError, NoReferenceError):
         _check_folder(output, overwrite=overwrite)
         prior = None if prior_sd is None else Prior(Normal(prior_sd))
         options: dict[str, Any] = {"weights": weights, "offset": offset, "prior": prior, "seed": seed}
         options |= {"missing": "drop" if drop_missing else "refuse", "num_draws": draws, "num_chains": chains}
         options |= {"max_seconds": math.inf if max_seconds is None else max_seconds, "progress": not no_progress}
-        options |= {"checkpoint": checkpoint}
+        options |= {"checkpoint": checkpoint, "memory": memory}
         try:
             found = tallchain.fit(formula, rows, family=family, acceptance=_acceptance(test), **options)
         except SamplingError as error:
             _save_draws(error, output)
             raise
-        with catch_interrupt(), _writing(output):  # from here on there is something to lose
+        with catch_interrupt(), writing(output):  # from here on there is something to lose
             found.save(output)
     print(found.facts.to_json() if json else f"{found}\n\nwritten    {output}: {', '.join(_files(output))}")
     raise typer.Exit(_code(found))
@@ -156,13 +155,13 @@ def predict(
     from tallchain.fitting.saving import written
     from tallchain.report.advice import unseen_levels
 
-    with _one_line_errors():
+    with one_line_errors(SamplingError, NoReferenceError):
         if output.suffix not in (".csv", ".parquet"):
             raise ValueError(f"--output must end in .csv or .parquet; got {output}.")
         options: dict[str, Any] = {"new_levels": new_levels.value, "max_draws": max_draws, "seed": seed}
         prediction = Fit.load(fit).predict(rows, interval, **options)
         found = prediction.to_pandas()
-        with _writing(output):
+        with writing(output):
             if output.suffix == ".csv":
                 written(output, lambda path: found.to_csv(path, index=False))
             else:
@@ -186,7 +185,7 @@ def summary(
     require(*_NEEDS)
     from tallchain.fitting import Fit
 
-    with _one_line_errors():
+    with one_line_errors(SamplingError, NoReferenceError):
         found = Fit.load(fit)
     print(found.facts.to_json() if json else found.summary(effects=effects or None))
 
@@ -199,6 +198,7 @@ def check(
     *,
     decisions: Annotated[int, typer.Option(min=2, help="Decisions to audit; each costs a sweep over all rows.")] = 100,
     test: Annotated[TestChoice, typer.Option(help="What decided, if the fit was given one.")] = TestChoice.AUTO,
+    memory: Memory = "4GB",
     json: _Json = False,
     no_progress: NoProgress = False,
 ) -> None:
@@ -212,10 +212,10 @@ def check(
     from tallchain.fitting import Fit
     from tallchain.fitting.checking import checked
 
-    with _one_line_errors():
-        options: dict[str, Any] = {"num_decisions": decisions, "acceptance": _acceptance(test)}
+    with one_line_errors(SamplingError, NoReferenceError):
+        options: dict[str, Any] = {"num_decisions": decisions, "acceptance": _acceptance(test), "memory": memory}
         found, result = checked(Fit.load(fit), rows, **options, progress=not no_progress)
-        with _writing(fit):
+        with writing(fit):
             found.save(fit)
     print(numbers.dumps(result.to_json(), indent=1) if json else f"{result}\n\nwritten    {fit}")
     raise typer.Exit(0 if result.is_sound else NOT_TO_BE_USED)
@@ -224,36 +224,13 @@ def check(
 # ---- what they share ---------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _one_line_errors() -> Generator[None]:
-    """Say what is wrong in one line, and exit."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("Interrupted: nothing was written.", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-    except (ValueError, TypeError, OSError, SamplingError, NoReferenceError) as error:
-        print(f"Error: {' '.join(str(error).split())}", file=sys.stderr)
-        raise typer.Exit(BAD_INPUT) from error
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Generator[None]:
-    """Say what could not be written, and why; what was there before is still there."""
-    try:
-        yield
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error).strip().rstrip(".")
-        raise ValueError(f"{path} cannot be written: {why}. Choose a place that can be, with room for it.") from error
-
-
 def _check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that has a fit, or cannot be written, before the work is done."""
     from tallchain.fitting.saving import FACTS, new_folders, remove, written
 
     if (folder / FACTS).exists() and not overwrite:
         raise ValueError(f"--output {folder} has a fit already. Choose another folder, or give --overwrite.")
-    with _writing(folder), new_folders(folder) as made:
+    with writing(folder), new_folders(folder) as made:
         written(folder / ".check", lambda path: path.write_text(""))
         (folder / ".check").unlink()
     remove(made)

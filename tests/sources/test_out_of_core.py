@@ -17,7 +17,7 @@ from scipy import stats
 
 from conftest import SEED
 from tallchain.sources import out_of_core
-from tallchain.sources.out_of_core import Manifest, PackError, checksum_of, pack
+from tallchain.sources.out_of_core import Manifest, PackError, checksum_of, pack_blocks
 
 ROWS = 20_000
 
@@ -42,7 +42,7 @@ def read(folder: Path, name: str) -> list[np.ndarray]:
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed") / "rows"
     levels = {"y": ("no", "yes")}
-    pack(blocks_of(ROWS), folder, num_rows=ROWS, num_shards=7, seed=SEED, levels=levels)
+    pack_blocks(blocks_of(ROWS), folder, num_rows=ROWS, num_shards=7, seed=SEED, levels=levels)
     return folder
 
 
@@ -84,7 +84,7 @@ def test_every_division_into_shards_is_equally_likely(tmp_path: Path) -> None:
     seen = []
     for seed in range(600):
         folder = tmp_path / str(seed)
-        pack(blocks_of(4, 3), folder, num_rows=4, num_shards=2, seed=seed)
+        pack_blocks(blocks_of(4, 3), folder, num_rows=4, num_shards=2, seed=seed)
         seen.append(tuple(np.sort(read(folder, "number")[0])))
     counts = [seen.count(each) for each in sorted(set(seen))]
     assert len(counts) == 6
@@ -93,15 +93,15 @@ def test_every_division_into_shards_is_equally_likely(tmp_path: Path) -> None:
 
 def test_the_seed_alone_determines_the_order(tmp_path: Path, packed: Path) -> None:
     for seed, is_same in ((SEED, True), (SEED + 1, False)):
-        pack(blocks_of(ROWS), tmp_path / str(seed), num_rows=ROWS, num_shards=7, seed=seed)
+        pack_blocks(blocks_of(ROWS), tmp_path / str(seed), num_rows=ROWS, num_shards=7, seed=seed)
         assert all(map(np.array_equal, read(tmp_path / str(seed), "number"), read(packed, "number"))) == is_same
         assert Manifest.read(tmp_path / str(seed)).checksum == Manifest.read(packed).checksum  # of the same rows
 
 
 def test_memory_decides_how_many_shards_there_are(tmp_path: Path) -> None:
-    found = pack(blocks_of(ROWS), tmp_path / "rows", num_rows=ROWS, memory=4 * 17 * 5000)
+    found = pack_blocks(blocks_of(ROWS), tmp_path / "rows", num_rows=ROWS, memory=4 * 24 * 5000)
     assert len(found.shards) == 4
-    assert len(pack(blocks_of(3), tmp_path / "few", num_rows=3, num_shards=9).shards) == 3
+    assert len(pack_blocks(blocks_of(3), tmp_path / "few", num_rows=3, num_shards=9).shards) == 3
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_memory_decides_how_many_shards_there_are(tmp_path: Path) -> None:
 def test_bad_input_is_refused_and_leaves_nothing(tmp_path: Path, options: dict[str, Any], said: str) -> None:
     given = {"blocks": blocks_of(ROWS), "num_rows": ROWS} | options
     with pytest.raises((PackError, ValueError), match=said):
-        pack(given.pop("blocks"), tmp_path / "rows", **given)
+        pack_blocks(given.pop("blocks"), tmp_path / "rows", **given)
     assert not list(tmp_path.iterdir())
 
 
@@ -127,14 +127,14 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("...")
     for output in (tmp_path, tmp_path / "thesis.tex"):
         with pytest.raises(PackError, match="exists already"):
-            pack(blocks_of(3), output, num_rows=3)
+            pack_blocks(blocks_of(3), output, num_rows=3)
 
 
 def test_a_row_that_is_lost_on_the_way_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fromfile = np.fromfile
     monkeypatch.setattr(out_of_core.np, "fromfile", lambda *given: np.repeat(fromfile(*given)[:1], 3))
     with pytest.raises(PackError, match="their checksum differs"):
-        pack(blocks_of(3), tmp_path / "rows", num_rows=3, num_shards=1)
+        pack_blocks(blocks_of(3), tmp_path / "rows", num_rows=3, num_shards=1)
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_a_kill_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
 import os, sys, time
 sys.path[:0] = {[str(Path(__file__).parents[1]), str(Path(__file__).parent)]!r}
 from test_out_of_core import blocks_of
-from tallchain.sources.out_of_core import pack
+from tallchain.sources.out_of_core import pack_blocks
 def report(what, rows):
     if what.startswith("shuffling"):
         print("ready", flush=True)
         time.sleep(60)
-pack(blocks_of({ROWS}), {str(tmp_path / "rows")!r}, num_rows={ROWS}, num_shards=3, report=report)
+pack_blocks(blocks_of({ROWS}), {str(tmp_path / "rows")!r}, num_rows={ROWS}, num_shards=3, report=report)
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -168,6 +168,6 @@ pack(blocks_of({ROWS}), {str(tmp_path / "rows")!r}, num_rows={ROWS}, num_shards=
     process.communicate()
     assert not (tmp_path / "rows").exists()
     assert len(list(tmp_path.iterdir())) == 1
-    pack(blocks_of(ROWS), tmp_path / "rows", num_rows=ROWS, num_shards=3)
+    pack_blocks(blocks_of(ROWS), tmp_path / "rows", num_rows=ROWS, num_shards=3)
     assert [each.name for each in tmp_path.iterdir()] == ["rows"]
     assert json.loads((tmp_path / "rows" / "manifest.json").read_text())["num_rows"] == ROWS

@@ -17,9 +17,9 @@ import tallchain as tc
 from conftest import SEED
 from tallchain.parts import part, replace
 from tallchain.rounds import Rounds
-from tallchain.sources import Packed, pack
+from tallchain.sources import Packed
 from tallchain.sources.columns import Columns
-from tallchain.sources.out_of_core import PackError
+from tallchain.sources.out_of_core import PackError, pack_blocks
 from tallchain.sources.packed import bytes_of
 from tallchain.types import Block
 
@@ -41,7 +41,7 @@ def blocks() -> Iterator[Mapping[str, np.ndarray]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("packed") / "rows"
-    pack(blocks, path, num_rows=ROWS, num_shards=3, seed=SEED)
+    pack_blocks(blocks, path, num_rows=ROWS, num_shards=3, seed=SEED)
     return path
 
 
@@ -109,7 +109,7 @@ def test_draws_from_parts_in_turn_are_from_the_posterior(folder: Path) -> None:
 def test_negative_controls_fail(folder: Path, tmp_path: Path) -> None:
     """Parts that are not random, and a part's own number of rows in place of all."""
     ordered = tmp_path / "ordered"
-    pack(blocks, ordered, num_rows=ROWS, num_shards=1)
+    pack_blocks(blocks, ordered, num_rows=ROWS, num_shards=1)
     path = ordered / "00000" / "y.npy"
     np.save(path, np.sort(np.load(path)))
     source = Packed(ordered, columns="y", parts=PARTS, most_error=9)

@@ -10,6 +10,7 @@ from tallchain.checking.findings import Audit
 from tallchain.fitting.result import Fit
 from tallchain.formulas import build
 from tallchain.models.priors import log_prior_of
+from tallchain.packs import is_packed, open_design
 from tallchain.prepare import prepare
 from tallchain.settings import settings_of
 from tallchain.tables import open_table
@@ -23,26 +24,37 @@ def checked(
     num_decisions: int = 100,
     acceptance: AcceptanceTest | None = None,
     progress: bool = True,
+    memory: str | float = "4GB",
 ) -> tuple[Fit, Audit]:
     """Return the fit with what an audit found, and the audit.
 
     Args:
         fit: as it was made or loaded, from a formula.
-        data: the table that was fitted; another one is refused, by its checksum.
+        data: the table that was fitted, or the packed one; another one is refused, by its checksum.
         num_decisions: to audit; each costs a sweep over all rows.
         acceptance: the test of the fit, if one was given.
         progress: show progress.
+        memory: of the rows of a packed table that are in memory at a time, about.
     """
     if fit.spec is None or fit.model is None:
         raise ValueError("`checked(fit, data)` needs a fit of a formula: others have no way to read a table.")
-    table = open_table(data, "checked(fit, data=...)")
-    found = table.checksum()
+    if is_packed(data):
+        design = open_design(data)
+        name, found = str(design.path), design.checksum
+    else:
+        table = open_table(data, "checked(fit, data=...)")
+        name, found = table.name, table.checksum()
     if fit.facts.checksum is not None and found != fit.facts.checksum:
         raise ValueError(
-            f"`checked(fit, data)`: {table.name} is not the table that was fitted: its checksum is {found}, that "
+            f"`checked(fit, data)`: {name} is not the table that was fitted: its checksum is {found}, that "
             f"of the fit {fit.facts.checksum}."
         )
-    kernel = _prepared(fit, table, progress=progress).kernel(acceptance)
+    if is_packed(data):
+        source, prior = design.source(memory), log_prior_of(fit.model.posterior).prior
+        prepared = prepare(design.model(source, prior), source, seed=fit.facts.seed or 0, progress=progress)
+    else:
+        prepared = _prepared(fit, table, progress=progress)
+    kernel = prepared.kernel(acceptance)
     test = settings_of(kernel).test
     if test != fit.facts.trust.test:
         raise ValueError(

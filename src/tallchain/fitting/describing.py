@@ -43,15 +43,16 @@ def family_words(family: Family) -> str:
     return said[type(family)](family) if type(family) in said else repr(family)
 
 
-def model_words(model: Regression, outcome: str) -> str:
+def model_words(model: Regression, outcome: str, num_rows: int) -> str:
     """Say in a sentence or two what is explained by what."""
     layout = model.layout
     count = layout.num_features - layout.has_intercept
     features = "no features" if not count else "one feature" if count == 1 else f"{count:,} features"
     parts = [features, *(_term_words(layout, term) for term in layout.terms)]
-    rows = f"{len(model.data['y']):,} rows"
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    said = f"A regression of {outcome or 'the outcome'} on {listed}, over {rows}: {family_words(model.family)}."
+    said = (
+        f"A regression of {outcome or 'the outcome'} on {listed}, over {num_rows:,} rows: {family_words(model.family)}."
+    )
     return said + (" Rows are weighted." if "weight" in model.data else "")
 
 

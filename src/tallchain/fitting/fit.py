@@ -26,6 +26,7 @@ from tallchain.models.collinear import determined
 from tallchain.models.families import Family
 from tallchain.models.priors import Prior
 from tallchain.models.regression import with_rows
+from tallchain.packs import is_packed, open_design
 from tallchain.parts import is_part
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
@@ -64,6 +65,7 @@ def fit(
     check: bool = True,
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
+    memory: str | float = "4GB",
 ) -> Fit:
     """Prepare, sample until the draws are enough, check them, and say what was done and how far to trust it.
 
@@ -76,7 +78,8 @@ def fit(
         model: a formula; or a `Regression`, a `Posterior`, a model of another library by way of `bridges`, or what
             `prepare` returned.
         data: the table for a formula: a frame, a dict of arrays, or a file (CSV, Parquet, Arrow, .npz) or a folder of
-            Parquet files; the rows for a `Posterior`, as `prepare` takes them.
+            Parquet files, or one that `pack` made with the same formula; the rows for a `Posterior`, as `prepare` takes
+            them.
         family: of the outcomes, for a formula: a name such as "bernoulli", "poisson" or "probit", or a family.
         prior: for a formula; None for weakly informative ones, see `Prior`.
         weights: a column that says how often each row counts, for a formula.
@@ -96,6 +99,7 @@ def fit(
         checkpoint: a folder in which to keep the draws as they come. The same call goes on from there, however the
             process before ended, and makes the same draws. It reads the data and prepares again; `max_seconds` is of
             each call.
+        memory: of the rows of a packed table that are in memory at a time, about.
     """
     limits = _limits(num_draws, max_draws, max_seconds)
     _check(seed, num_chains, scan, check, progress)
@@ -105,7 +109,7 @@ def fit(
     chosen |= {"proposal": proposal}
     with rounds_in(checkpoint) as rounds:
         began = time.perf_counter()
-        given = _given(model, data, of_formula, missing, initial, progress=progress)
+        given = _given(model, data, of_formula, missing, initial, memory, progress=progress)
         reading = time.perf_counter() - began if isinstance(model, str) else 0.0
         rounds.begin(model, given.asked.checksum, chosen)
         given = given.shuffled()
@@ -153,7 +157,7 @@ class _Given(NamedTuple):
 
     def shuffled(self) -> _Given:
         """Copy the rows of a table in random order, and let go of the design that was made of it."""
-        if self.spec is None or self.model is None:
+        if self.spec is None or self.model is None or len(self.rows) > 1:  # a packed table is in random order
             return self
         source = as_shuffled("fit", self.model.data, None)
         assert isinstance(source, Stored)
@@ -162,11 +166,15 @@ class _Given(NamedTuple):
         return self._replace(model=model, rows=(model, source))
 
 
-def _given(model: Any, data: Any, of_formula: dict[str, Any], missing: str, initial: Any, *, progress: bool) -> _Given:
+def _given(
+    model: Any, data: Any, of_formula: dict[str, Any], missing: str, initial: Any, memory: Any, *, progress: bool
+) -> _Given:
     """Read a formula, or take what is given."""
     if isinstance(model, str):
         if initial is not None:
             raise TypeError("`fit(formula, initial=...)`: a regression has a start of its own; leave `initial` out.")
+        if is_packed(data):
+            return _of_packed(model, data, of_formula, memory)
         return _of_formula(model, data, of_formula, missing, progress=progress)
     for name, value in (*of_formula.items(), ("missing", None if missing == "refuse" else missing)):
         if value is not None:
@@ -204,6 +212,19 @@ def _of_formula(formula: str, data: Any, options: dict[str, Any], missing: Any, 
     asked = asked._replace(words=built.words, dropped=built.missing, outcome_levels=built.spec.outcome_levels)
     check_names(f"fit({formula!r})", built.model)
     return _Given(built.model, (built.model,), asked, built.spec, built.keep)
+
+
+def _of_packed(formula: str, data: Any, options: dict[str, Any], memory: Any) -> _Given:
+    """Take the design that was packed."""
+    design = open_design(data)
+    design.check(formula, options["family"], options)
+    source, facts = design.source(memory), design.facts
+    model = design.model(source, options["prior"])
+    asked = Asked(formula=formula, outcome=design.spec.plan.outcome.text, checksum=design.checksum)
+    asked = asked._replace(words=tuple(facts["words"]), outcome_levels=design.spec.outcome_levels)
+    asked = asked._replace(num_dropped=facts["num_dropped"], dropped=facts["missing"])
+    check_names(f"fit({formula!r})", model)
+    return _Given(model, (model, source), asked, design.spec)
 
 
 def _prepared(given: _Given, seed: int, *, progress: bool) -> Prepared:

@@ -60,7 +60,7 @@ def facts_of(
     parameters = parameters_of_fit(model, trace, asked.outcome_levels)
     words: dict[str, Any] = {
         "title": f"Regression of {asked.outcome or 'the outcome'}" if model else "A posterior",
-        "words": " ".join([model_words(model, asked.outcome), *asked.words])
+        "words": " ".join([model_words(model, asked.outcome, trace.num_rows), *asked.words])
         if model
         else f"A posterior of its own functions, over {trace.num_rows:,} rows.",
         "equation": equation(model, asked.outcome) if model else (),
@@ -122,6 +122,7 @@ def trust(trace: Trace) -> Trust:
         skewness=None if scan is None else float(np.max(scan.skewness)),
         kurtosis=None if scan is None else float(np.max(scan.kurtosis)),
         temperature=of.temperature,
+        part_error=scan.part_error if scan is not None and scan.part_error else None,
     )
 
 

@@ -154,8 +154,9 @@ def run(
         while True:
             with watch.round(made * num_chains, warmup * num_chains) as report:
                 options = {"num_chains": num_chains, "scan": 0, "progress": report, "checkpoint": place(number)}
+                had = 0 if trace is None else trace.num_draws
                 trace = _more(fold_in(key, number), kernel, starts, count, warmup, trace, options)
-            made += count
+            made += trace.num_draws - had  # whole tours of a divided source, which may be more than asked for
             if interrupt.is_set() or (trace.is_interrupted and not watch.is_over):
                 is_cut = bool(scan) and has_scan(kernel)
                 return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted", is_cut)

@@ -18,12 +18,8 @@ import numpy as np
 from tallchain.checking.trace import Tally, Trace
 from tallchain.fitting.trees import datatree, file_names
 from tallchain.models import Regression
-from tallchain.models.design import Design
-from tallchain.models.families.by_name import from_json, to_json
-from tallchain.models.groups import Coded
-from tallchain.models.layout import COEFFICIENTS, Term
-from tallchain.models.priors import Flat, Horseshoe, Normal, Prior, StudentT, log_prior_of
-from tallchain.models.regression import assemble
+from tallchain.models.layout import COEFFICIENTS
+from tallchain.models.plain import model_from_json, model_to_json
 from tallchain.report.facts import Facts
 from tallchain.settings import Settings
 
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 FACTS, DRAWS, SUMMARY, REPORT = "fit.json", "draws.nc", "summary.csv", "report.html"
-_PRIORS = {kind.__name__: kind for kind in (Normal, Flat, StudentT, Horseshoe)}
 
 
 class SavedFitError(ValueError):
@@ -88,7 +83,7 @@ def _write(fit: Saved, folder: Path) -> None:
     found = {
         "format": FORMAT,
         "facts": json.loads(fit.facts.to_json()),
-        "model": None if fit.model is None else _model_to_json(fit.model),
+        "model": None if fit.model is None else model_to_json(fit.model),
         "spec": None if fit.spec is None else json.loads(fit.spec.to_json()),
         "trace": _trace_to_json(fit.trace),
     }
@@ -132,31 +127,6 @@ def written(path: Path, write: Callable[[Path], Any]) -> None:
         raise
 
 
-def _model_to_json(model: Regression) -> dict[str, Any]:
-    layout, log_prior = model.layout, log_prior_of(model.posterior)
-    return {
-        "family": to_json(model.family),
-        "num_features": layout.num_features,
-        "intercept": layout.has_intercept,
-        "names": None if model.names is None else list(model.names),
-        "terms": [[term.name, term.factor, term.slope, term.num_levels] for term in layout.terms],
-        "levels": {name: labels.tolist() for name, labels in model.levels.items()},
-        "prior": {
-            "coefficients": _prior_to_json(log_prior.prior.coefficients),
-            "intercept": _prior_to_json(log_prior.prior.intercept),
-            "group_sd": log_prior.prior.group_sd,
-        },
-        "centres": list(map(float, log_prior.centres)),
-        "has_offset": "offset" in model.data,
-        "outcome_width": int(np.size(model.data["y"][0])),
-        "temperature": float(model.posterior.temperature),
-    }
-
-
-def _prior_to_json(prior: Any) -> dict[str, Any]:
-    return {"kind": type(prior).__name__} | vars(prior)
-
-
 def _trace_to_json(trace: Trace) -> dict[str, Any]:
     settings = None if trace.settings is None else vars(trace.settings)
     return {
@@ -177,7 +147,7 @@ def load(folder: Path) -> Saved:
     """Return what `save` wrote."""
     found = read_facts(folder)
     try:
-        model = None if found["model"] is None else _model_from_json(found["model"])
+        model = None if found["model"] is None else model_from_json(found["model"])
         spec = None
         if found["spec"] is not None:
             from tallchain.formulas import Spec
@@ -206,34 +176,6 @@ def read_facts(folder: Path) -> dict[str, Any]:
         got = found.get("format") if isinstance(found, dict) else type(found).__name__
         raise SavedFitError(f"{call}: {FACTS} must have format {FORMAT}; got {got}. Another version has written it.")
     return found
-
-
-def _model_from_json(found: dict[str, Any]) -> Regression:
-    """Make the regression again, with one empty row in place of its own."""
-    family = from_json(found["family"])
-    levels = {name: np.asarray(labels) for name, labels in found["levels"].items()}
-    terms = tuple(Term(name, factor, slope, count) for name, factor, slope, count in found["terms"])
-    slopes = sum(term.slope is not None for term in terms)
-    coded = Coded(
-        np.zeros((1, len(levels)), np.int32) if levels else None,
-        np.zeros((1, slopes), np.float32) if slopes else None,
-        terms,
-        levels,
-    )
-    width = found["outcome_width"]
-    names = None if found["names"] is None else tuple(found["names"])
-    x, y = np.zeros((1, found["num_features"]), np.float32), np.zeros((1, width)[: 1 + (width > 1)], np.float32)
-    extra = {"offset": np.zeros(1, np.float32)} if found["has_offset"] else {}
-    of = found["prior"]
-    prior = Prior(_prior_from_json(of["coefficients"]), _prior_from_json(of["intercept"]), of["group_sd"])
-    best = np.array([0.0] * family.num_linear + list(found["centres"]))
-    options: dict[str, Any] = {"intercept": found["intercept"], "temperature": found["temperature"]}
-    model = object.__new__(Regression)
-    return assemble(model, family, Design({"x": x, "y": y}, names), coded, extra, prior, best, **options)
-
-
-def _prior_from_json(found: dict[str, Any]) -> Any:
-    return _PRIORS[found["kind"]](**{name: value for name, value in found.items() if name != "kind"})
 
 
 def _trace_from_file(path: Path, model: Regression | None, found: dict[str, Any]) -> Trace:

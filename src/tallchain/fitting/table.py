@@ -83,6 +83,8 @@ def _trust(facts: Facts) -> list[str]:
         said.append(f"an audit found the log-odds of decisions off by at most {trust.audited_error:.2g} on average")
     if trust.skewness is not None:
         said.append(f"a scan of all rows: the mean of a batch has skewness {trust.skewness:.2g} at worst")
+    if trust.part_error is not None:
+        said.append(f"rows in parts, in turn: variances are off by a share of about {trust.part_error**2:.1g}")
     return said
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tallchain import progress as bars
 from tallchain.formulas.arrangement import arrange
 from tallchain.formulas.coding import Factor
-from tallchain.formulas.filling import fill
+from tallchain.formulas.filling import Allocate, fill
 from tallchain.formulas.grouping import combined
 from tallchain.formulas.learning import Learned, by_row_of_table, check_fields, learn
 from tallchain.formulas.outcomes import family_of, levels_of, takes_of, with_levels
@@ -57,6 +57,7 @@ def build(
     offset: str | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
     progress: bool = False,
+    allocate: Allocate = np.empty,
 ) -> Built:
     """Return the regression that a formula says, of the rows of a table.
 
@@ -73,6 +74,7 @@ def build(
         offset: a column that is added to the predictor, with those that the formula adds.
         missing: "refuse" missing values, or "drop" the rows that have some.
         progress: show progress.
+        allocate: makes the arrays of the design.
     """
     need("fit(...)", "formulaic", "pandas")
     call = quote(formula)
@@ -88,10 +90,10 @@ def build(
         learned = learn(plan, table, lambda done: show(done, "labels"), drop=missing == "drop")
         check_fields(call, (*plan.outcome.parts, *plan.offsets), learned.fields)
         arrangement = arrange(plan, learned.labels, learned.fields)
-        arrays = fill(plan, table, learned, arrangement, lambda done: show(done, "numbers"))
+        arrays = fill(plan, table, learned, arrangement, lambda done: show(done, "numbers"), allocate)
     levels = {name: labels.values for name, labels in learned.labels.items()}
     spec = Spec(formula, plan.kinds, plan.outcome.takes, levels, learned.states, learned.fields, **settings)
-    coded = _coded(plan, learned, arrays.pop("slopes", None))
+    coded = _coded(plan, learned, arrays.pop("slopes", None), allocate)
     try:
         model = _model(plan, given, arrays, arrangement.names, coded, prior, spec)
     except (ValueError, TypeError) as error:
@@ -101,11 +103,11 @@ def build(
     return Built(model, spec, learned.num_rows, dropped, learned.missing, words, learned.keep)
 
 
-def _coded(plan: Plan, learned: Learned, slopes: np.ndarray | None) -> Coded:
+def _coded(plan: Plan, learned: Learned, slopes: np.ndarray | None, allocate: Allocate) -> Coded:
     """Return groups as models take them; the codes of the columns go as they are used."""
     terms: list[Term] = []
     levels: dict[str, np.ndarray] = {}
-    codes = np.empty((learned.num_kept, len(plan.groups)), np.int32) if plan.groups else None
+    codes = allocate((learned.num_kept, len(plan.groups)), np.int32) if plan.groups else None
     place = 0
     for at, group in enumerate(plan.groups):
         assert codes is not None

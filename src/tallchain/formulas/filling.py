@@ -22,6 +22,9 @@ from tallchain.tables.table import Report
 if TYPE_CHECKING:
     import pandas as pd
 
+Allocate = Callable[..., np.ndarray]
+"""Makes an empty array of a shape and a type: in memory, as `numpy.empty`, or on a disk."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Filler:
@@ -31,15 +34,15 @@ class Filler:
     arrangement: Arrangement
     states: States
 
-    def empty(self, count: int) -> dict[str, np.ndarray]:
+    def empty(self, count: int, allocate: Allocate = np.empty) -> dict[str, np.ndarray]:
         """Allocate features, and offset and slopes if there are any."""
         plan = self.plan
         slopes = sum(len(group.slopes) for group in plan.groups)
-        arrays = {"x": np.empty((count, len(self.arrangement.names)), np.float32)}
+        arrays = {"x": allocate((count, len(self.arrangement.names)), np.float32)}
         if plan.offsets:
-            arrays["offset"] = np.empty(count, np.float32)
+            arrays["offset"] = allocate(count, np.float32)
         if slopes:
-            arrays["slopes"] = np.empty((count, slopes), np.float32)
+            arrays["slopes"] = allocate((count, slopes), np.float32)
         return arrays
 
     def fill(
@@ -97,11 +100,18 @@ def check_finite(
     )
 
 
-def fill(plan: Plan, held: Table, learned: Learned, arrangement: Arrangement, report: Report | None) -> dict[str, Any]:
+def fill(
+    plan: Plan,
+    held: Table,
+    learned: Learned,
+    arrangement: Arrangement,
+    report: Report | None,
+    allocate: Allocate = np.empty,
+) -> dict[str, Any]:
     """Return x, y, and offset, weight and slopes if there are any, of the rows that are kept."""
     filler = Filler(plan, arrangement, learned.states)
     count = learned.num_kept
-    arrays = filler.empty(count) | _empty_outcome(plan, count)
+    arrays = filler.empty(count, allocate) | _empty_outcome(plan, count, allocate)
     if plan.outcome.factor is not None:
         arrays["y"][:] = _levels(plan, learned)
     done = 0
@@ -121,9 +131,9 @@ def fill(plan: Plan, held: Table, learned: Learned, arrangement: Arrangement, re
     return arrays
 
 
-def _empty_outcome(plan: Plan, count: int) -> dict[str, np.ndarray]:
+def _empty_outcome(plan: Plan, count: int, allocate: Allocate) -> dict[str, np.ndarray]:
     shape = (count, 2) if len(plan.outcome.parts) == 2 else (count,)
-    return {"y": np.empty(shape, np.float32)} | ({"weight": np.empty(count, np.float32)} if plan.weights else {})
+    return {"y": allocate(shape, np.float32)} | ({"weight": allocate(count, np.float32)} if plan.weights else {})
 
 
 def _levels(plan: Plan, learned: Learned) -> np.ndarray:

@@ -209,6 +209,16 @@ def from_design(
     return _complete(object.__new__(Regression), call, family, made, coded, extra, prior, Columns({}), **rest)
 
 
+def scaled_by(model: Regression) -> tuple[np.ndarray, float]:
+    """Return predictors to start from, and the unit by which default priors are scaled: from the outcomes."""
+    return _scaled_by(model.family, model.data["y"], model.data.get("weight"))
+
+
+def _scaled_by(family: Family, outcomes: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
+    counted = _repeated(outcomes, weight)
+    return np.asarray(family.start(counted)), float(family.unit(counted))
+
+
 def with_rows(model: Regression, data: dict[str, np.ndarray]) -> Regression:
     """Return the same regression with other arrays for its rows, such as the same rows in another order."""
     found = copy.copy(model)
@@ -232,9 +242,8 @@ def _complete(
     """Check whether the parts go together, and put them together."""
     outcomes, weight = made.data["y"], extra.get("weight")
     check_counted(call, family, outcomes, weight)
-    counted = _repeated(outcomes, weight)
-    best = family.start(counted)
-    prior = (prior or Prior()).scaled(family.unit(counted), float(best[0]) if family.num_linear == 1 else 0.0)
+    best, unit = _scaled_by(family, outcomes, weight)
+    prior = (prior or Prior()).scaled(unit, float(best[0]) if family.num_linear == 1 else 0.0)
     check_parts(call, family, made, coded, weight, prior, intercept)
     rest: dict[str, Any] = {"intercept": intercept, "temperature": temperature, "columns": columns}
     return assemble(model, family, made, coded, extra, prior, best, **rest)

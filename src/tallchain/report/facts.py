@@ -109,6 +109,8 @@ class Trust:
     kurtosis: float | None = None
     """Largest excess kurtosis, likewise."""
     temperature: float = 1.0
+    part_error: float | None = None
+    """Standard deviation between log densities of single parts and of all rows; None if decisions see all rows."""
 
 
 @dataclasses.dataclass(frozen=True)

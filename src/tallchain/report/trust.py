@@ -7,6 +7,7 @@ from typing import Literal
 
 from tallchain.checking.convergence import MOST_R_HAT
 from tallchain.report.facts import Facts
+from tallchain.types import FAR_PARTS
 
 Level = Literal["good", "care", "bad"]
 MARKS: dict[Level, str] = {"good": "✓", "care": "!", "bad": "✗"}
@@ -63,6 +64,8 @@ def _of_decisions(facts: Facts) -> list[Line]:
         found.append(Line("bad" if trust.is_sound is False else "good", f"The decisions were audited: {size}."))
     if trust.skewness is not None:
         found.append(_of_scan(facts, trust.skewness, trust.kurtosis or 0.0))
+    if trust.part_error is not None:
+        found.append(_of_parts(trust.part_error))
     if trust.audited_error is None:
         end = "Nothing has checked how well." if trust.skewness is None else "An audit would measure its error."
         words = f"The test is approximate: it decides by some of the rows. {end}"
@@ -75,6 +78,14 @@ def _of_scan(facts: Facts, skewness: float, kurtosis: float) -> Line:
     says = "far from normal" if is_far else "close enough to normal for this test"
     numbers = f"skewness up to {skewness:.2g}, excess kurtosis up to {kurtosis:.2g}; normal has 0 and 0"
     return Line("bad" if is_far else "good", f"All rows were scanned: means of batches are {says} ({numbers}).")
+
+
+def _of_parts(error: float) -> Line:
+    words = (
+        "Decisions see a random part of the rows at a time, and the chains visited all parts equally often: variances "
+        f"are off by a share of about {error**2:.1g}."
+    )
+    return Line("good" if error <= FAR_PARTS else "bad", words)
 
 
 def _of_chains(facts: Facts) -> list[Line]:

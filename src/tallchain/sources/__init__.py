@@ -1,9 +1,8 @@
 """Sources of rows: each reads them a window at a time and returns evidence, not rows."""
 
-from tallchain.sources.out_of_core import pack
 from tallchain.sources.packed import Packed
 from tallchain.sources.shuffled import Shuffled
 from tallchain.sources.taking import as_shuffled, as_source, check_plain, count_rows
 from tallchain.sources.with_replacement import WithReplacement
 
-__all__ = ["Packed", "Shuffled", "WithReplacement", "as_shuffled", "as_source", "check_plain", "count_rows", "pack"]
+__all__ = ["Packed", "Shuffled", "WithReplacement", "as_shuffled", "as_source", "check_plain", "count_rows"]

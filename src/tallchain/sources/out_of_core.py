@@ -65,6 +65,8 @@ class Manifest(NamedTuple):
     seed: int
     checksum: str
     """Of all rows, whatever their order."""
+    design: dict[str, Any] | None = None
+    """What the columns are the design of, if they are one."""
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -94,7 +96,7 @@ Blocks = Callable[[], Iterable[Mapping[str, np.ndarray]]]
 """Makes the blocks of a table: columns by name, of equal lengths; all blocks have the same columns and types."""
 
 
-def pack(
+def pack_blocks(
     blocks: Blocks,
     output: str | os.PathLike[str],
     *,
@@ -103,6 +105,7 @@ def pack(
     num_shards: int | None = None,
     memory: int = 2**30,
     seed: int = 0,
+    design: Mapping[str, Any] | None = None,
     report: Callable[[str, int], None] = lambda *_: None,
 ) -> Manifest:
     """Write the rows of a table into a folder, in random order.
@@ -115,14 +118,14 @@ def pack(
         num_shards: parts to divide the rows into; None for as few as the memory allows.
         memory: bytes to use, about.
         seed: of the order.
+        design: what the columns are the design of, as plain values for JSON.
         report: called with what is being done, and the rows done so far.
     """
     output = Path(output)
     for name, value, least in (("num_rows", num_rows, 1), ("memory", memory, 1), ("seed", seed, 0)):
         if not is_whole(value, least):
             raise ValueError(f"`pack({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise PackError(f"`pack(output=...)`: {output} exists already. Choose a folder that does not, or remove it.")
+    check_output(output)
     _remove_unfinished(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}{_UNFINISHED}"))
@@ -130,6 +133,7 @@ def pack(
         packer = _Packer(unfinished, num_rows, memory, num_shards, seed, report)
         packer.scatter(blocks())
         manifest = packer.gather({name: tuple(of) for name, of in (levels or {}).items()})
+        manifest = manifest._replace(design=None if design is None else dict(design))
         (unfinished / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         with contextlib.suppress(OSError):
             output.rmdir()
@@ -139,6 +143,12 @@ def pack(
         raise PackError(f"`pack(output=...)`: {output} cannot be written: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def check_output(output: Path) -> None:
+    """Refuse a folder that something is in."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise PackError(f"`pack(output=...)`: {output} exists already. Choose a folder that does not, or remove it.")
 
 
 def _remove_unfinished(output: Path) -> None:
@@ -181,9 +191,10 @@ class _Packer:
                     raise PackError(f"`pack(num_rows={self._num_rows:,})`: the blocks have more rows than that.")
                 counts = self._random.multivariate_hypergeometric(left, len(rows), method="marginals")
                 left -= counts
-                order = self._random.permutation(len(rows))  # the first of these go to the first shard
-                for file, some in zip(files, np.split(order, np.cumsum(counts)[:-1]), strict=True):
-                    file.write(rows[some].tobytes())
+                # The first of these go to the first shard.
+                ordered = _in_order(rows, self._random.permutation(len(rows)))
+                for file, some in zip(files, np.split(ordered, np.cumsum(counts)[:-1]), strict=True):
+                    file.write(some.view(np.uint8).data)
                 self._checksum = (self._checksum + _sum_of(rows)) % 2**64
                 done += len(rows)
                 self._report("distributing rows", done)
@@ -196,7 +207,7 @@ class _Packer:
         if any(dtype.kind not in "biuf" for _, dtype, _ in fields):
             wrong = next(name for name, dtype, _ in fields if dtype.kind not in "biuf")
             raise PackError(f"`pack(...)`: column {wrong!r} must hold numbers; got {block[wrong].dtype}.")
-        record = np.dtype(fields)
+        record = _padded(np.dtype(fields))
         if self._record is None:
             self._record = record
             per_shard = max(self._memory // (_SHARE * max(record.itemsize, 1)), 1)
@@ -205,7 +216,7 @@ class _Packer:
             self._sizes[: self._num_rows % count] += 1
         elif record != self._record:
             raise PackError(f"`pack(...)`: a block has columns {record}, and those before had {self._record}.")
-        rows: Any = np.empty(len(next(iter(block.values()))), record)
+        rows: Any = np.zeros(len(next(iter(block.values()))), record)
         for name, column in block.items():
             rows[name] = column
         return rows
@@ -220,7 +231,7 @@ class _Packer:
             if len(rows) != size:
                 raise PackError(f"`pack(...)`: {path.name} has {len(rows):,} rows in place of {size:,}.")
             checksum = (checksum + _sum_of(rows)) % 2**64
-            rows = rows[self._random.permutation(size)]
+            rows = _in_order(rows, self._random.permutation(size))
             shards.append(self._write(f"{number:05}", rows))
             path.unlink()
             done += size
@@ -248,15 +259,37 @@ def checksum_of(values: np.ndarray) -> str:
     return f"crc32:{zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data):08x}"
 
 
+def _padded(record: np.dtype) -> np.dtype:
+    """Return records of whole words of 8 bytes; the bytes at the end are 0."""
+    fields = dict(record.fields or {})
+    formats, offsets = [of[0] for of in fields.values()], [of[1] for of in fields.values()]
+    size = -(-record.itemsize // 8) * 8
+    return np.dtype({"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": size})
+
+
+def _in_order(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return records in another order: as bytes, which NumPy copies in a seventh of the time."""
+    found = np.empty_like(rows)
+    plain = f"V{rows.dtype.itemsize}"
+    np.take(rows.view(plain), order, out=found.view(plain), mode="clip")
+    return found
+
+
 def _sum_of(rows: np.ndarray) -> int:
-    """Add up a hash of every row: the sum of a table does not depend on the order of its rows."""
-    size = rows.dtype.itemsize
-    words = -(-size // 8)
-    padded = np.zeros((len(rows), 8 * words), np.uint8)
-    padded[:, :size] = rows.view(np.uint8).reshape(len(rows), size)
+    """Add up a hash of every row: the sum of a table does not depend on the order of its rows.
+
+    Words are multiplied in pairs, each after a number of its own was added (Black et al. 1999), so that numbers which
+    change places between rows, or between columns, change the sum.
+    """
+    words = rows.view(np.uint64).reshape(len(rows), -1)
     with np.errstate(over="ignore"):
-        found = np.full(len(rows), 1, np.uint64)
-        for word in padded.view(np.uint64).T:  # a multiplication and a shift mix the bits of each
-            found = (found ^ word) * _ODD
-            found ^= found >> np.uint64(29)
+        keys = _ODD * np.arange(1, words.shape[1] + 1, dtype=np.uint64)
+        found = np.ones(len(rows), np.uint64)
+        for at in range(0, words.shape[1] - 1, 2):
+            found += (words[:, at] + keys[at]) * (words[:, at + 1] + keys[at + 1])
+        if words.shape[1] % 2:
+            found += words[:, -1] * keys[-1]
+        found ^= found >> np.uint64(29)
+        found *= _ODD
+        found ^= found >> np.uint64(32)
         return int(np.sum(found, dtype=np.uint64))
