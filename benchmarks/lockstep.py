@@ -19,7 +19,7 @@ from jax import random as jr
 
 import tallchain as tc
 from benchmarks.measure import interleaved, median_ratio, save
-from tallchain import lockstep
+from tallchain import runner
 from tallchain.kernel import State
 
 CHAINS = (64, 1024)
@@ -64,7 +64,7 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
     looks = -(-np.asarray(verdict.rows_read) // kernel.width)
     turns = jnp.int32(round(looks.sum(1).mean()))
 
-    one_group, cores = (lockstep.Runner(kernel, schedule, keys, 3 * draws // 2, groups) for groups in (1, None))
+    one_group, cores = (runner.Runner(kernel, schedule, keys, 3 * draws // 2, groups) for groups in (1, None))
 
     def in_lockstep() -> Any:
         return one_group.start(positions)(last=2**30, turns=int(turns))
@@ -89,7 +89,7 @@ def compare(kernel: tc.MetropolisHastings, data: jax.Array, chains: int, draws: 
     per_row = np.asarray(seconds["on cores"]) / (int(turns) * chains * kernel.width)
     return {
         "chains": chains,
-        "groups": lockstep.num_groups(chains),
+        "groups": runner.num_groups(chains),
         "on_cores_over_one_group_throughput": median_ratio(seconds["lockstep"], seconds["on cores"]),
         "lockstep_over_vmap_throughput": median_ratio(per_decision["vmap"], per_decision["lockstep"]),
         "mean_of_slowest_looks_over_mean_looks": float(looks.max(0).mean() / looks.mean()),

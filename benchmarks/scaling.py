@@ -40,7 +40,7 @@ def runner(num_rows: int) -> Callable[[], Any]:
     from jax import random as jr
 
     import tallchain as tc
-    from tallchain import lockstep
+    from tallchain import runner
 
     mixture = tc.models.gaussian_mixture(num_rows)
     source = tc.Shuffled(mixture.data, 50, windows=True)
@@ -50,7 +50,7 @@ def runner(num_rows: int) -> Callable[[], Any]:
     keys = jax.vmap(lambda chain: jr.fold_in(jr.key(0), chain))(jnp.arange(CHAINS))
     positions = jnp.tile(jnp.array([0.0, 1.0]), (CHAINS, 1))
 
-    run = lockstep.Runner(kernel, tc.Schedule(), keys, TURNS // 2, groups=1)
+    run = runner.Runner(kernel, tc.Schedule(), keys, TURNS // 2, groups=1)
     return lambda: run.start(positions)(last=2**30, turns=TURNS)
 
 

@@ -10,7 +10,7 @@ import pytest
 from checks import check_records
 from registry import ACCEPTANCE, EXACT, FEW_ROWS, PROPOSALS, REWEIGHTED, ROW_BY_ROW, SETTINGS, SOURCES, UNSOUND
 from scenarios import COVARIANCE, SCENARIOS
-from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Trace, WithReplacement, lockstep, sample
+from tallchain import MetropolisHastings, Posterior, RandomWalk, Schedule, Trace, WithReplacement, runner, sample
 from tallchain.bounds import Bound
 from tallchain.parts import replace
 from tallchain.surrogates import Taylor
@@ -158,7 +158,7 @@ def test_every_decision_ends_whatever_the_rows(acceptance: str, source: str, key
         # Sources refuse rows that are not numbers; models make them.
         made = replace(made, data=jnp.asarray(np.resize(rows, made.data.shape)))
         kernel = MetropolisHastings(posterior, made, proposal=RandomWalk(0.5), acceptance=test)
-        run = lockstep.Runner(kernel, schedule, keys, draws + 1).start(jnp.zeros(4))
+        run = runner.Runner(kernel, schedule, keys, draws + 1).start(jnp.zeros(4))
         finished, drawn = run(last=draws, turns=draws * FEW_ROWS)
         assert (finished == draws).all(), name
         assert np.isfinite(drawn.position).all(), name

@@ -17,7 +17,7 @@ from conftest import SEED
 from records import chunk_of
 from refusals import refuse, table
 from scenarios import kernel_of, normal_mean
-from tallchain import lockstep
+from tallchain import runner
 from tallchain.checking import SamplingError
 from tallchain.checking.moments import Gatherer
 from tallchain.checking.recorder import Recorder
@@ -121,7 +121,7 @@ def test_one_draw_of_one_chain() -> None:
 def test_a_core_more_does_not_change_the_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for groups in (1, 2):
-        monkeypatch.setattr(lockstep, "num_groups", lambda num_chains, groups=groups: groups)
+        monkeypatch.setattr(runner, "num_groups", lambda num_chains, groups=groups: groups)
         found.append(run(40, keep="moments", thin=3, num_warmup=WARMUP).moments)
     for of in ("mean", "sd", "covariance", "means"):
         np.testing.assert_allclose(getattr(found[0], of), getattr(found[1], of), rtol=1e-4, atol=1e-6)
@@ -229,7 +229,7 @@ def test_float64_beside_float32() -> None:
 
 def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act: Any) -> None:
     """Let `count` chunks run, then act before each further one."""
-    execute = lockstep.execute
+    execute = runner.execute
     calls = []
 
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -238,7 +238,7 @@ def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act: Any) -> None:
             act()
         return execute(*args, **kwargs)
 
-    monkeypatch.setattr(lockstep, "execute", counted)
+    monkeypatch.setattr(runner, "execute", counted)
 
 
 def interrupt() -> None:

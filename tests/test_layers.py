@@ -37,7 +37,7 @@ PLAN = [
     {name: (name,) for name in ("surrogates", "bounds", "formulas")},
     {"packs": ("packs",)},
     {"kernel": ("kernel", "assembly", "firefly", "stochastic", "schedule", "settings")},
-    {"lockstep": ("lockstep", "machines", "census", "packing", "chunks", "digest", "mixing")},
+    {"lockstep": ("lockstep", "runner", "machines", "census", "packing", "chunks", "digest", "mixing")},
     {"checking": ("checking",)},
     {"checkpoints": ("checkpoints",)},
     {"sample": ("sample", "ending", "resuming", "rounds", "starts", "warmup", "tuning")},

@@ -13,7 +13,7 @@ from jax import lax
 
 import tallchain as tc
 from scenarios import SCENARIOS, kernel_of
-from tallchain import census, lockstep
+from tallchain import census, lockstep, runner
 from tallchain.abilities import CostlyProposal
 from tallchain.census import census_of
 from tallchain.parts import part, static
@@ -67,7 +67,7 @@ def test_candidates_are_made_once_enough_lanes_wait(share: float, least: float, 
     """Seen from the lanes: how often every chain is at the same draw between two turns."""
     kernel, schedule = few_rows(proposal=Costly(tc.RandomWalk(0.6), share)), tc.Schedule()
     keys = jax.random.split(jax.random.key(0), 8)
-    run = lockstep.Runner(kernel, schedule, keys, 4, groups=1).start(jnp.full(8, 0.5))
+    run = runner.Runner(kernel, schedule, keys, 4, groups=1).start(jnp.full(8, 0.5))
     spread = [np.ptp(run(last=1000, turns=1)[0]) <= 1 for _ in range(120)]
     assert least <= np.mean(spread) <= most
 
@@ -140,7 +140,7 @@ def test_a_census_by_a_program_apart_is_the_same(monkeypatch: pytest.MonkeyPatch
     y = (np.random.default_rng(1).random(3007) < 1 / (1 + np.exp(-x[:, 0]))).astype(np.float32)
     programs = []
     trace = census.read_on.trace
-    monkeypatch.setattr(lockstep.read_on, "trace", lambda *a, **k: programs.append(1) or trace(*a, **k))
+    monkeypatch.setattr(runner.read_on, "trace", lambda *a, **k: programs.append(1) or trace(*a, **k))
 
     def draws(limit: float, chunk_size: int = 8) -> tc.Trace:
         model = tc.models.logistic_regression(x, y, prior_sd=1.0, bound=False)
@@ -155,7 +155,8 @@ def test_a_census_by_a_program_apart_is_the_same(monkeypatch: pytest.MonkeyPatch
     assert len(programs) == 1
     assert np.max(draws(1e4).rows_read) < 3007
     assert len(programs) == 1  # nothing is compiled for a census that nobody asks for
-    monkeypatch.setattr(lockstep, "census_of", lambda kernel: None)
+    for module in (lockstep, runner):
+        monkeypatch.setattr(module, "census_of", lambda kernel: None)
     narrow = draws(0.05, chunk_size=9)  # and new programs
     for name in ("position", "is_accepted", "rows_read", "rows_scanned"):
         np.testing.assert_array_equal(getattr(apart, name), getattr(narrow, name))
@@ -221,6 +222,6 @@ def test_trials_may_hold_keys_of_any_kind(impl: str) -> None:
 def test_a_run_can_start_again_from_the_same_array() -> None:
     """The lanes are given away to each chunk; what the caller has is not."""
     keys, starts = jax.random.split(jax.random.key(0), 8), jnp.full(8, 0.5)
-    run = lockstep.Runner(few_rows(proposal=tc.RandomWalk(0.6)), tc.Schedule(), keys, 4, groups=1)
+    run = runner.Runner(few_rows(proposal=tc.RandomWalk(0.6)), tc.Schedule(), keys, 4, groups=1)
     first, second = (run.start(starts)(last=4, turns=100)[1].position for _ in range(2))
     np.testing.assert_array_equal(first, second)

@@ -25,7 +25,7 @@ def test_short_examples_work(page: str) -> None:
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("page", ["gradient-proposals.md", "long-runs.md"])
+@pytest.mark.parametrize("page", ["gradient-proposals.md", "long-runs.md", "scale.md"])
 def test_recipes_work(page: str) -> None:
     found = doctest.testfile(str(DOCS / page), module_relative=False)
     assert found.attempted > 5

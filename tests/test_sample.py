@@ -13,7 +13,7 @@ import pytest
 
 import tallchain as tc
 from scenarios import kernel_of, normal_mean
-from tallchain import lockstep, progress
+from tallchain import progress, runner
 from tallchain.checking import scan
 from tallchain.checking.faults import SamplingError
 from tallchain.parts import part
@@ -96,7 +96,7 @@ def test_progress_off_a_terminal_is_lines(key: jax.Array, capfd, monkeypatch: py
 
 def test_a_core_more_does_not_change_the_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     def traces(groups: int) -> tc.Trace:
-        monkeypatch.setattr(lockstep, "num_groups", lambda num_chains: groups)
+        monkeypatch.setattr(runner, "num_groups", lambda num_chains: groups)
         return sample(key, few_rows(), 0.5, 50, num_chains=12, num_warmup=10, scan=0, progress=False, chunk_size=5)
 
     alone, dealt = traces(1), traces(3)
@@ -110,14 +110,14 @@ def test_a_core_more_does_not_change_the_draws(key: jax.Array, monkeypatch: pyte
 )
 def test_groups_are_equal_and_not_small(num_chains: int, cores: int, groups: int, monkeypatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cores)), raising=False)
-    assert lockstep.num_groups(num_chains) == groups
+    assert runner.num_groups(num_chains) == groups
 
 
 def test_a_fault_on_one_core_loses_no_finished_draws(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise MemoryError("out of memory on the device")
 
-    monkeypatch.setattr(lockstep, "num_groups", lambda num_chains: 2)
+    monkeypatch.setattr(runner, "num_groups", lambda num_chains: 2)
     after_chunks(monkeypatch, 7, fail)  # the eighth is the second group's in its fourth chunk
     with pytest.raises(SamplingError, match="out of memory on the device") as caught:
         sample(key, few_rows(), 0.5, 200, num_chains=8, progress=False, chunk_size=5)
@@ -129,7 +129,7 @@ def test_a_fault_on_one_core_loses_no_finished_draws(key: jax.Array, monkeypatch
 
 def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
     """Let `count` chunks run, then act before each further one."""
-    execute = lockstep.execute
+    execute = runner.execute
     calls = []
 
     def counted(*args, **kwargs):
@@ -138,7 +138,7 @@ def after_chunks(monkeypatch: pytest.MonkeyPatch, count: int, act) -> None:
             act()
         return execute(*args, **kwargs)
 
-    monkeypatch.setattr(lockstep, "execute", counted)
+    monkeypatch.setattr(runner, "execute", counted)
 
 
 def test_ctrl_c_returns_the_draws_so_far(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,13 +202,13 @@ def test_one_ctrl_c_ends_the_pass_and_keeps_the_draws(key: jax.Array, monkeypatc
 
 def test_ctrl_c_before_the_first_draw_raises(key: jax.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the sampler is compiled."""
-    compile_ = lockstep.Runner._compile
+    compile_ = runner.Runner._compile
 
     def interrupted(*arguments):
         signal.raise_signal(signal.SIGINT)
         return compile_(*arguments)
 
-    monkeypatch.setattr(lockstep.Runner, "_compile", interrupted)
+    monkeypatch.setattr(runner.Runner, "_compile", interrupted)
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):
         sample(key, few_rows(), 0.5, 200, scan=0, **SMALL)
 

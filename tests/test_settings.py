@@ -13,7 +13,7 @@ import pytest
 
 import tallchain as tc
 from scenarios import normal_mean
-from tallchain import lockstep
+from tallchain import runner
 
 TARGET = normal_mean(4000)
 
@@ -52,7 +52,7 @@ def test_search_for_nan_and_64_bits_by_environment(x64: str, dtype: str) -> None
 @pytest.mark.parametrize("num_chains", [pytest.param(1, marks=pytest.mark.slow), 8])
 def test_64_bits_by_context(key: jax.Array, num_chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads of several cores have not entered it."""
-    monkeypatch.setattr(lockstep, "num_groups", lambda count: min(count, 2))
+    monkeypatch.setattr(runner, "num_groups", lambda count: min(count, 2))
     with jax.enable_x64(True):
         kernel: Any = tc.MetropolisHastings(
             TARGET.posterior, tc.Shuffled(TARGET.data, 100), proposal=tc.RandomWalk(0.6)

@@ -11,7 +11,7 @@ import numpy as np
 from jax import random as jr
 
 import tallchain as tc
-from tallchain import lockstep
+from tallchain import runner
 from tallchain.chunks import slots_within
 from tallchain.keys import keys_of
 from tallchain.packing import Chunk
@@ -66,7 +66,7 @@ def measure(kernel: tc.MetropolisHastings, positions: Array) -> dict[str, float]
     """
     chains = len(positions)
     keys, slots = keys_of(jr.key(0), chains), partial(slots_within, 256)
-    run = lockstep.Runner(kernel, tc.Schedule(), keys, slots).start(positions)
+    run = runner.Runner(kernel, tc.Schedule(), keys, slots).start(positions)
     seconds, chunks, decisions = [], [], []
     for _ in range(REPETITIONS + 1):
         before, began = run.draw, time.perf_counter()

@@ -96,6 +96,10 @@ class DividedSource(Source, Protocol):
         """How many there are."""
 
     @property
+    def num_slots(self) -> int:
+        """Parts that chains are in at the same time, a group of them in each."""
+
+    @property
     def most_error(self) -> float:
         """The largest standard deviation of log pi_p - log pi to sample at; see `Population.part_error`."""
 
@@ -104,3 +108,12 @@ class DividedSource(Source, Protocol):
 
     def at_part(self, number: int) -> Source:
         """Return the source in another part, counted on beyond the last."""
+
+
+@runtime_checkable
+class PlacedSource(Source, Protocol):
+    """A source whose rows are on a device of its own."""
+
+    @property
+    def device(self) -> Any:
+        """The device; None for JAX's default."""

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from tallchain import lockstep
 from tallchain.packing import Chunk
 from tallchain.progress import shown
+from tallchain.runner import Runner
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
 _CHUNK_SLOTS = 256
@@ -33,7 +33,7 @@ class Keeper(Protocol):
         """Totals over all decisions: num_decisions, num_accepted, num_rows."""
         ...
 
-    def compile(self, run: lockstep.Runner) -> None:
+    def compile(self, run: Runner) -> None:
         """Compile what the device has to do with the chunks of a run."""
         ...
 
@@ -51,7 +51,7 @@ Report = Callable[[Keeper], None]
 class Checkpoint(Protocol):
     """Writes down how far a run is."""
 
-    def copy(self, run: lockstep.Runner, *, is_last: bool) -> None:
+    def copy(self, run: Runner, *, is_last: bool) -> None:
         """Copy what the chains carry, before the next chunk takes it over."""
         ...
 
@@ -62,7 +62,7 @@ class Checkpoint(Protocol):
 
 def fill(
     recorder: Keeper,
-    run: lockstep.Runner,
+    run: Runner,
     num_draws: int,
     interrupt: threading.Event,
     report: Report,

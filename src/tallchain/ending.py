@@ -7,7 +7,6 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from tallchain import lockstep
 from tallchain.abilities import NotedSource
 from tallchain.checking.faults import SamplingError
 from tallchain.checking.recorder import Recorder
@@ -19,6 +18,7 @@ from tallchain.checkpoints import RunCheckpoint
 from tallchain.kernel import MetropolisHastings
 from tallchain.lockstep import Drawn
 from tallchain.rounds import Rounds
+from tallchain.runner import Runner
 from tallchain.schedule import Kernel, Schedule
 from tallchain.settings import Settings, is_exact, settings_of
 from tallchain.types import Array, PyTree, Source
@@ -55,19 +55,15 @@ class End:
         in_rounds = self.rounds.stops if self.rounds else set()
         return sorted(found | {stop for stop in in_rounds if stop >= self.recorder.num_finished})
 
-    def changed(self, stop: int, run: lockstep.Runner, runner: Any) -> tuple[Kernel, lockstep.Runner]:
+    def changed(self, stop: int, run: Runner, runner: Any) -> tuple[Kernel, Runner]:
         """Return the kernel from this draw on, and what runs it."""
-        kernel = self.kernel
-        if self.rounds and stop in self.rounds.stops:
-            kernel = self.rounds.at(stop, kernel)
-            if stop not in self.warmup.stops:
-                return kernel, run.restarted(kernel, stop)
-        return self.warmup.changed(stop, kernel, run, self.recorder.warmup, runner)
+        if stop not in self.warmup.stops:
+            return self.kernel, run.restarted(self.kernel, stop)
+        return self.warmup.changed(stop, self.kernel, run, self.recorder.warmup, runner)
 
-    def resume(self, saved: RunCheckpoint, positions: PyTree, runner: Any) -> lockstep.Runner | None:
+    def resume(self, saved: RunCheckpoint, positions: PyTree, runner: Any) -> Runner | None:
         """Take over what a checkpoint has; return what goes on from there, if there is something to go on from."""
-        place = self.rounds.at if self.rounds else lambda _, kernel: kernel
-        self.kernel, run = saved.resumed(self.recorder, self.warmup, self.kernel, positions, runner, place)
+        self.kernel, run = saved.resumed(self.recorder, self.warmup, self.kernel, positions, runner)
         self.seconds_before = self.recorder.seconds
         return run
 

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 from jax import random as jr
 
-from tallchain import lockstep
+from tallchain import runner
+from tallchain.abilities import DividedSource
 from tallchain.checkpoints import CheckpointError, Folder, RunCheckpoint, described, opened, versions
 from tallchain.checkpoints.container import read
 from tallchain.checkpoints.folder import MANIFEST
@@ -58,7 +59,8 @@ def checkpoint_of(
     identity |= {"recentre": getattr(recentre, "__qualname__", type(recentre).__qualname__)}
     identity |= described("initial", positions) | described("schedule", schedule) | described("kernel", kernel)
     facts = {"called": called._asdict(), "key": words, "structure": _structure_of(initial)}
-    facts["groups"] = lockstep.num_groups(called.num_chains)
+    slots = kernel.source.num_slots if isinstance(kernel.source, DividedSource) else 1
+    facts["groups"] = slots if slots > 1 else runner.num_groups(called.num_chains)
     arrays = {f"start/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(positions))}
     with (
         Folder(f"sample(checkpoint={str(place)!r})", place) as folder,

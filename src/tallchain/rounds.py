@@ -17,6 +17,8 @@ class Rounds(NamedTuple):
     """The rounds of a run."""
 
     num_parts: int
+    num_slots: int
+    """Parts that chains are in at the same time."""
     length: int
     """Draws of a chain in a part."""
     num_warmup: int
@@ -29,9 +31,14 @@ class Rounds(NamedTuple):
         source = kernel.source
         if not isinstance(source, DividedSource) or source.num_parts == 1:
             return None
+        if num_chains % source.num_slots:
+            raise ValueError(
+                f"`sample(num_chains=...)` must be a multiple of {source.num_slots}, the parts of the rows, so that "
+                f"there are as many chains in each; got {num_chains}."
+            )
         tours = max(num_samples // (source.num_parts * source.round_length(num_chains)), 1)
         length = -(-num_samples // (source.num_parts * tours))
-        return cls(source.num_parts, length, num_warmup, length * source.num_parts * tours)
+        return cls(source.num_parts, source.num_slots, length, num_warmup, length * source.num_parts * tours)
 
     @property
     def stops(self) -> set[int]:
@@ -39,10 +46,12 @@ class Rounds(NamedTuple):
         first = self.num_warmup % self.length
         return set(range(first, self.num_warmup + self.num_samples, self.length)) - {0}
 
-    def at(self, draw: int, kernel: Any) -> Any:
-        """Return the kernel in the part of this draw."""
-        number = (draw - self.num_warmup) // self.length  # of the warm-up, below 0
-        return replace(kernel, source=kernel.source.at_part(number % self.num_parts))
+    def divided(self, kernel: Any, draw: int) -> list[Any]:
+        """Return the kernels of a draw: those of the parts that chains are in, a group of them in each."""
+        first = (draw - self.num_warmup) // self.length  # of the warm-up, below 0
+        slots, step = self.num_slots, self.num_parts // self.num_slots
+        numbers = [(first + slot * step) % self.num_parts for slot in range(slots)]
+        return [replace(kernel, source=kernel.source.at_part(number)) for number in numbers]
 
     def note(self, num_draws: int) -> tuple[str, ...]:
         """Say so if so many draws after the warm-up are no whole tours."""

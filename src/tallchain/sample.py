@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import jax
 
-from tallchain import lockstep
 from tallchain.checking.faults import saving, warn_of
 from tallchain.checking.recorder import InMemory, Recorder
 from tallchain.checking.trace import Trace
@@ -27,6 +26,7 @@ from tallchain.parts import replace
 from tallchain.residuals import digits, needs_float64
 from tallchain.resuming import Called, Place, begun, checkpoint_of
 from tallchain.rounds import Rounds
+from tallchain.runner import Runner
 from tallchain.schedule import Kernel, Schedule
 from tallchain.starts import in_coordinates, is_one, one_per_chain, start_of
 from tallchain.types import (
@@ -223,15 +223,16 @@ def drawn(
             store=saved.store if saved else InMemory,
             keep_warmup=bool(keep_warmup),
         )
-        kernel = warmup.started(rounds.at(0, kernel) if rounds else kernel)
+        kernel = warmup.started(kernel)
         first = schedule.at(kernel, 0)
         check_start("sample(initial=...)", first.target, first.proposal, first.bound, positions)
         runner = partial(
-            lockstep.Runner,
+            Runner,
             schedule=schedule,
             keys=keys_of(key, num_chains),
             slots=chunk_size or partial(slots_within, num_draws),
             groups=saved.num_groups if saved else None,
+            **({"divided": rounds.divided} if rounds else {}),
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
         )
         facts = {"names": names, "is_one_start": is_one_start, "key": words_of(key)}

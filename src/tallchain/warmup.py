@@ -15,9 +15,9 @@ from jax.flatten_util import ravel_pytree
 from tallchain.abilities import ReadingProposal, TunableProposal
 from tallchain.checking.trace import Tally
 from tallchain.kernel import MetropolisHastings
-from tallchain.lockstep import Runner
 from tallchain.mixing import Moves, Watch
 from tallchain.parts import replace
+from tallchain.runner import Runner
 from tallchain.schedule import Kernel, Schedule
 from tallchain.types import BoundedTest, PlacedSurrogate, PyTree, Surrogate
 from tallchain.validation import brief, is_truth

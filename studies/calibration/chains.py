@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallchain import lockstep
+from tallchain import runner
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.trace import Tally
 from tallchain.chunks import fill, slots_within
@@ -53,7 +53,7 @@ def end_of_chains(
     start = At(of_set, jnp.asarray(positions.reshape(-1, size)))
     machine, schedule, keys = Many.of(kernel, data, scale), Schedule(), keys.reshape(-1)
     recorder = Recorder(kernel.source.population.total, len(keys), 1, draws - 1)
-    run = lockstep.Runner(machine, schedule, keys, partial(slots_within, draws)).start(start)
+    run = runner.Runner(machine, schedule, keys, partial(slots_within, draws)).start(start)
     fill(recorder, run, draws, threading.Event(), lambda recorder: None)
     if recorder.num_finished < draws:
         raise KeyboardInterrupt("the chains were interrupted")

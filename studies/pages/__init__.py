@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from benchmarks import checkpoints, numpyro_bridge
+from benchmarks import checkpoints, numpyro_bridge, packed
 from benchmarks.exact import page as exact
 from benchmarks.front_door import page as front_door
 from benchmarks.peers import page as peers
@@ -26,7 +26,18 @@ def pieces() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in NAMES:
         found |= find(name).page(load(name))
-    for module in (settings, paper, speed, peers, exact, time_to_answer, front_door, checkpoints, numpyro_bridge):
+    for module in (
+        settings,
+        paper,
+        speed,
+        peers,
+        exact,
+        time_to_answer,
+        front_door,
+        checkpoints,
+        numpyro_bridge,
+        packed,
+    ):
         found |= module.pieces()
     return found
 

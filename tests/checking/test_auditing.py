@@ -247,7 +247,7 @@ def test_intervals_cover(test: type, factor: float, audits: int) -> None:
 
 def test_interrupt_keeps_the_trials_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C during the trials: those that every lane has finished are averaged."""
-    run_chunk, calls = trials.lockstep.execute, []
+    run_chunk, calls = trials.runner.execute, []
 
     def run_then_interrupt(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
@@ -255,7 +255,7 @@ def test_interrupt_keeps_the_trials_made(monkeypatch: pytest.MonkeyPatch) -> Non
             signal.raise_signal(signal.SIGINT)
         return run_chunk(*arguments, **options | {"turns": jnp.int32(10)})
 
-    monkeypatch.setattr(trials.lockstep, "execute", run_then_interrupt)
+    monkeypatch.setattr(trials.runner, "execute", run_then_interrupt)
     audit = scaled_audit(1.1)
     assert audit.is_interrupted
     assert 2 <= audit.num_trials < 200

@@ -14,10 +14,11 @@ from tallchain.checking.trace import Tally, Trace
 from tallchain.coordinates import Coordinates
 from tallchain.cores import in_order, num_cores
 from tallchain.digest import Shapes, Span, power_of_two, sums, thinned
-from tallchain.lockstep import Drawn, Runner
+from tallchain.lockstep import Drawn
 from tallchain.mixing import Watch
 from tallchain.names import in_order_of
 from tallchain.packing import Chunk, num_words, unpack
+from tallchain.runner import Runner
 from tallchain.types import PyTree, Verdict
 
 _BLOCK = 256  # chains whose verdicts are gathered at a time

@@ -22,7 +22,8 @@ from tallchain.keys import fold_in, make_key, split, split_words
 from tallchain.lockstep import Drawn
 from tallchain.parts import part
 from tallchain.progress import shown
-from tallchain.sources import Packed, Shuffled, WithReplacement
+from tallchain.sources import Shuffled, WithReplacement
+from tallchain.sources.divided import Divided
 from tallchain.threefry import same_key, wrap
 from tallchain.types import (
     Array,
@@ -283,6 +284,6 @@ def scan(
         int(np.sum(moments.num_invalid > 0)),
         float(np.mean(moments.disorder)),
         max(_DISORDER, 1 + _SIGMAS * float(chance)),
-        isinstance(kernel.source, Shuffled | WithReplacement | Packed),
+        isinstance(kernel.source, Shuffled | WithReplacement | Divided),
         population.part_error(float(np.mean(moments.variance))),
     )

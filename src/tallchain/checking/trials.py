@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tallchain import lockstep
+from tallchain import runner
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import Pairs
 from tallchain.checking.trace import Trace
@@ -139,7 +139,7 @@ def repeat(
     repeated, schedule, keys = _Repeated(kernel, both), Schedule(), split(key, num_lanes)
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
     start = repeated.start(num_lanes)
-    run = lockstep.Runner(repeated, schedule, keys, partial(slots_within, num_draws)).start(start)
+    run = runner.Runner(repeated, schedule, keys, partial(slots_within, num_draws)).start(start)
     with progress_bar(progress, num_draws * num_lanes) as report:
         fill(recorder, run, num_draws, interrupt, report)
     if recorder.num_finished * lanes_per_pair < 2:

@@ -21,7 +21,7 @@ from tallchain.checkpoints.container import CheckpointError
 from tallchain.checkpoints.draws import DrawsFile
 from tallchain.checkpoints.folder import DRAWS, STATE, Folder
 from tallchain.checkpoints.identity import Description
-from tallchain.lockstep import Runner
+from tallchain.runner import Runner
 from tallchain.types import PyTree
 
 _SHARE = 50.0  # times as long as writing took, from one state to the next
@@ -72,23 +72,22 @@ class RunCheckpoint:
         kernel: Any,
         positions: PyTree,
         runner: Callable[[Any], Runner],
-        place: Callable[[int, Any], Any],
     ) -> tuple[Any, Runner | None]:
         """Fill the recorder; return the kernel as it was, and what runs it, unless there is nothing left to do.
 
-        `positions` are those that the run began with; `place` returns the kernel in its part at a draw.
+        `positions` are those that the run began with.
         """
         self._warmup = warmup
         if not self.facts:
             return kernel, None
         try:
             warmup.restore(self.facts, self.arrays)
-            kernel = place(int(self.arrays["draw"].min()), warmup.repeated(kernel, positions))
+            kernel = warmup.repeated(kernel, positions)
             run = runner(kernel)
             if self.arrays["draw"].min() >= recorder.num_draws:
                 recorder.restore(self.facts, self.arrays, run.like_at(positions))
                 return kernel, None
-            run.start(positions)
+            run.start(positions, int(self.arrays["draw"].min()))
             recorder.restore(self.facts, self.arrays, run.like)
             return kernel, run.resumed([self.arrays[f"lanes/{k}"] for k in range(int(self.facts["num_lanes"]))])
         except CheckpointError:

@@ -44,6 +44,8 @@ class Piece(NamedTuple):
     """Number of the first row."""
     num_before: int = 0
     """How many of the first rows were in the piece before."""
+    device: Any = None
+    """Where the rows are; None for JAX's default device."""
 
 
 def sweep(
@@ -61,11 +63,11 @@ def sweep(
 
     The other arguments are those of `Source.sweep`.
     """
-    total, run = None, None
+    total, runs = None, {}
     for piece in pieces:
-        if run is None:
-            run = _Run(summarise, piece, num_rows, num_exact, lanes, results)
-        for rows, summaries in run(piece):
+        if piece.device not in runs:
+            runs[piece.device] = _Run(summarise, piece, num_rows, num_exact, lanes, results)
+        for rows, summaries in runs[piece.device](piece):
             total = merge(total, summaries)
             if report is not None:
                 report(piece.begin + rows)
@@ -85,14 +87,14 @@ class _Run:
         self._blocks = -(-self._num_blocks // (rounds * threads))
         sizes = {"num_rows": num_rows, "num_exact": num_exact, "width": self._width, "blocks": self._blocks}
         # Compiled here: JAX's settings, such as 64 bits, are those of a thread.
-        self._summarise = jax.device_put(summarise)
-        data = jax.device_put((piece.data, piece.share))
+        self._summarise = jax.device_put(summarise, piece.device)
+        data = jax.device_put((piece.data, piece.share), piece.device)
         traced = _summaries.trace(self._summarise, *data, np.zeros(3, np.int32), **sizes)
         self._compiled, self._threads = traced.lower().compile(), 1 if calls_lapack(traced) else threads
 
     def __call__(self, piece: Piece) -> Iterator[tuple[int, Any]]:
         """Yield rows done and summaries, dispatch by dispatch; blocks without new rows are left out."""
-        data = jax.device_put((piece.data, piece.share))
+        data = jax.device_put((piece.data, piece.share), piece.device)
 
         def found(first: int) -> PyTree:
             places = np.array([first, piece.begin, piece.num_before], np.int32)

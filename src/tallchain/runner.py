@@ -1,0 +1,265 @@
+"""Runs many chains in lockstep: the host side of `tallchain.lockstep`.
+
+Chains are divided into groups, each run by a thread: on a CPU one for each core; with a divided source one for each of
+the parts that chains are in at the same time, on the device that has the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random as jr
+
+from tallchain.abilities import PlacedSource
+from tallchain.census import census_of, is_time_now, read_on
+from tallchain.cores import divisor, num_cores
+from tallchain.functions import calls_lapack
+from tallchain.kernel import MetropolisHastings
+from tallchain.lockstep import LONG, SHORT, Drawn, shapes_of, waiting
+from tallchain.machines import Lane, Machine, carried, check_trials, lanes_of, numbers_of, shown
+from tallchain.packing import Chunk, named_faults, num_bytes, num_words
+from tallchain.schedule import Schedule
+from tallchain.threefry import wrap
+from tallchain.types import Array, PyTree
+
+_LEAST_GROUP = 4  # chains
+_FULL = 8  # numbers of a vector of any CPU, or a part of them
+
+
+class _Programs(NamedTuple):
+    """Compiled for the chains of one group, whose shapes `lanes` has; `like` has those of a recorded draw."""
+
+    draw_ahead: Any
+    run: Any
+    lanes: Lane
+    like: Drawn
+
+
+class _Place:
+    """A kernel where its rows are, and the programs there."""
+
+    def __init__(self, kernel: Machine, schedule: Schedule) -> None:
+        source = kernel.source if isinstance(kernel, MetropolisHastings) else None
+        self.device = source.device if isinstance(source, PlacedSource) else None
+        # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
+        self.shared = jax.device_put((kernel, schedule), self.device)
+
+    @property
+    def kernel(self) -> Machine:
+        """The kernel."""
+        return self.shared[0]
+
+    def put(self, tree: PyTree) -> PyTree:
+        """Bring arrays here."""
+        return jax.device_put(tree, self.device)
+
+
+class Runner:
+    """Runs the chunks of a kernel, or of several that differ in their rows, a group of its chains with each.
+
+    Programs are compiled in the thread of the caller, with JAX's settings there (such as `jax.enable_x64`, which
+    threads do not inherit); the threads of the groups only execute them.
+
+    Args:
+        kernel: what runs.
+        schedule: temperature and scale.
+        keys: of the chains.
+        slots: draws of a chain in a chunk; or a function of the bytes that one of all chains takes.
+        groups: how many, in all; None for what suits the machine.
+        is_short: whether compiling takes longer than running.
+        divided: makes the kernels of a draw, which differ in their rows; the chains are divided among them equally.
+    """
+
+    def __init__(
+        self,
+        kernel: Machine,
+        schedule: Schedule,
+        keys: Array,
+        slots: Any,
+        groups: Any = None,
+        *,
+        is_short: bool = False,
+        divided: Callable[[Any, int], list[Any]] = lambda kernel, draw: [kernel],
+    ) -> None:
+        self._kernel, self._schedule, self._divided = kernel, schedule, divided
+        self._places = [_Place(each, schedule) for each in divided(kernel, 0)]
+        self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
+        self.slots = 0  # of a chunk, for each chain: by the device memory that one slot of all chains takes
+        self._draw_ahead, self._run = SHORT if is_short else LONG
+        self._num_groups = groups or (num_groups(len(keys)) if len(self._places) == 1 else len(self._places))
+        self._words = _split(np.asarray(jr.key_data(keys)), self._num_groups)
+        self._lanes: list[Lane] = []
+        self._running: list[Callable[[], tuple[Lane, Array]]] = []
+        self._programs: dict[Any, _Programs] = {}
+        """By device."""
+        self._read_on: dict[Any, Any] = {}
+        """The program of a census, by device, if it is a program apart and was needed."""
+
+    def _place(self, group: int) -> _Place:
+        return self._places[group * len(self._places) // self._num_groups]
+
+    def start(self, positions: PyTree, draw: int = 0) -> Self:
+        """Begin with a draw, the first by default, of every chain; compiles everything."""
+        if draw:
+            self._places = [_Place(each, self._schedule) for each in self._divided(self._kernel, draw)]
+        parts = _split(carried(self._places[0].kernel, positions), self._num_groups)
+        for group, part in enumerate(parts):
+            place = self._place(group)
+            if place.device not in self._programs:
+                self._programs[place.device] = self._compile(place, self._words[group], part, draw)
+        self._lanes = [self._waiting(self._place(group), part, draw) for group, part in enumerate(parts)]
+        return self
+
+    def _waiting(self, place: _Place, positions: PyTree, draw: int) -> Lane:
+        return place.put(waiting(place.kernel, self._programs[place.device].lanes, positions, draw))
+
+    def restarted(self, kernel: Machine, draw: int) -> Self:
+        """Go on from here, at this draw of every chain, with other numbers in the kernel: the programs are the same."""
+        positions, self._kernel = self.positions, kernel
+        randomness = kernel.randomness(jax.tree.map(lambda leaf: leaf[0], positions))
+        for device, programs in self._programs.items():
+            ahead = partial(programs.draw_ahead.func, jax.device_put(randomness, device))
+            self._programs[device] = programs._replace(draw_ahead=ahead)
+        return self.start(positions, draw)
+
+    def dispatch(self, *, last: int, turns: int) -> None:
+        """Begin a chunk, and do not wait for it; `collect` does."""
+        ends = {"last": np.int32(last), "turns": np.int32(turns)}
+        for group, lanes in enumerate(self._lanes):
+            place = self._place(group)
+            check_trials(place.kernel, lanes.trial)
+            self._make_ready_to_read_on(place, lanes, ends)
+
+        def run_group(group: int) -> tuple[Lane, Array]:
+            place, lanes = self._place(group), self._lanes[group]
+            programs = self._programs[place.device]
+            if place.device in self._read_on:
+                with named_faults():
+                    lanes = self._read_on[place.device](*place.shared, lanes, **ends)
+            ahead = programs.draw_ahead(self._words[group], lanes.draw)
+            return execute(programs.run, *place.shared, ahead, lanes, **ends)
+
+        groups = range(self._num_groups)
+        if len(groups) == 1 and jax.default_backend() == "cpu":
+            done = run_group(0)
+            self._running = [lambda: jax.block_until_ready(done)]
+        else:  # on an accelerator too: JAX waits there, turn by turn, for the condition of a loop
+            threads = ThreadPoolExecutor(len(groups))
+            running = [threads.submit(lambda group: jax.block_until_ready(run_group(group)), each) for each in groups]
+            threads.shutdown(wait=False)
+            self._running = [each.result for each in running]
+
+    def _make_ready_to_read_on(self, place: _Place, lanes: Lane, ends: dict[str, Any]) -> None:
+        """Compile the program of a census once it is needed: most runs of a test that asks for one rarely never do."""
+        if place.device in self._read_on or census_of(place.kernel) != "apart":
+            return
+        if is_time_now(lanes, ends["last"]):
+            self._read_on[place.device] = read_on.trace(*place.shared, lanes, **ends).lower().compile()
+
+    def collect(self) -> tuple[np.ndarray, Chunk]:
+        """Wait for the chunk; return how many draws each chain has now, and those of the chunk.
+
+        An accelerator still has them: they are to be fetched after the next chunk was dispatched.
+        """
+        with named_faults():
+            done = [result() for result in self._running]
+        self._lanes = [lanes for lanes, _ in done]
+        # JAX's own search does not see numbers that are packed.
+        unwanted = tuple(what for what in ("nan", "inf") if getattr(jax.config, f"jax_debug_{what}s"))
+        return self.draw, Chunk([record for _, record in done], self.like, unwanted)
+
+    def empty(self) -> Chunk:
+        """Return a chunk without draws."""
+        size = self.slots, num_words(self.like)
+        return Chunk([jnp.zeros((len(words), *size), jnp.uint32) for words in self._words], self.like)
+
+    def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
+        """Run a chunk; return how many draws each chain has now, and those of the chunk, by chain and slot."""
+        before = self.draw
+        self.dispatch(last=last, turns=turns)
+        draw, chunk = self.collect()
+        chunk = chunk.divided(int((draw - before).max()))
+        return draw, chunk.unpack(np.concatenate([chunk.fetch(part) for part in range(len(chunk.records))]))
+
+    def _compile(self, place: _Place, words: Any, positions: PyTree, draw: int) -> _Programs:
+        """Trace the programs of a group one after another, and compile each while the next is traced."""
+        kernel, schedule = place.shared
+        words, positions, first = place.put((words, positions, np.int32(draw)))
+        lanes, like = shapes_of(kernel, schedule, words, positions, first)
+        randomness = place.put(
+            kernel.randomness(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), positions))
+        )
+        with ThreadPoolExecutor(2) as threads:
+            noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
+            bytes_of_one = sum(map(num_bytes, jax.tree.leaves((noise, like))))
+            self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
+            # Numbers of a vector that is not full may be rounded otherwise (jaxlib 0.12).
+            count = -(-(self.slots + 1) // _FULL) * _FULL
+            drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=count)
+            ahead_ = threads.submit(drawn.lower().compile)
+            given = {"last": first, "turns": first, "slots": self.slots, "size": num_words(like)}
+            looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given)
+            if len(words) > 1 and calls_lapack(looked):
+                looked = self._run.trace(kernel, schedule, drawn.out_info, lanes, **given, one_by_one=True)
+            run_ = threads.submit(looked.lower().compile)
+        return _Programs(partial(ahead_.result(), randomness), run_.result(), lanes, like)
+
+    @property
+    def draw(self) -> np.ndarray:
+        """How many draws each chain has."""
+        return _joined([lanes.draw for lanes in self._lanes])
+
+    @property
+    def positions(self) -> PyTree:
+        """Where the chains are."""
+        return shown(self._places[0].kernel, _joined([lanes.position for lanes in self._lanes]))
+
+    @property
+    def like(self) -> Drawn:
+        """The shapes of a recorded draw."""
+        return next(iter(self._programs.values())).like
+
+    def like_at(self, positions: PyTree) -> Drawn:
+        """Return the same without compiling anything."""
+        place = self._places[0]
+        return shapes_of(*place.shared, self._words[0], carried(place.kernel, positions), np.int32(0))[1]
+
+    def lanes(self) -> list[np.ndarray]:
+        """Copy what the chains carry, the trials that are open included: numbers by chain."""
+        return numbers_of(self._lanes)
+
+    def resumed(self, leaves: list[np.ndarray]) -> Self:
+        """Go on with what `lanes` returned."""
+        found = lanes_of(leaves, self._lanes)
+        self._lanes = [self._place(group).put(lanes) for group, lanes in enumerate(found)]
+        return self
+
+
+def _split(tree: PyTree, count: int) -> list[PyTree]:
+    """Divide among groups what has the chains along its first axis."""
+    if count == 1:
+        return [jax.device_put(tree)]
+    leaves, structure = jax.tree.flatten(tree)
+    parts = zip(*(np.split(np.asarray(leaf), count) for leaf in leaves), strict=True)
+    return [jax.device_put(jax.tree.unflatten(structure, part)) for part in parts]
+
+
+def _joined(trees: list[PyTree]) -> PyTree:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves) if len(leaves) > 1 else np.asarray(*leaves), *trees)
+
+
+def execute(compiled: Any, *arguments: Any, **ends: Any) -> tuple[Lane, Array]:
+    """Run one chunk of one group."""
+    with named_faults():
+        return compiled(*arguments, **ends)
+
+
+def num_groups(num_chains: int) -> int:
+    """Number of equal groups to divide the chains into: one per core of a CPU if that divides evenly."""
+    return divisor(num_chains, min(num_cores(), num_chains // _LEAST_GROUP)) if jax.default_backend() == "cpu" else 1
