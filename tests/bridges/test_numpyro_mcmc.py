@@ -19,6 +19,7 @@ import numpyro.distributions as dist  # noqa: E402
 from numpyro.infer import MCMC  # noqa: E402
 
 import tallchain as tc  # noqa: E402
+from tallchain.bridges.mcmc import _Made  # noqa: E402
 from tallchain.bridges.numpyro import TallChain, posterior  # noqa: E402
 
 NUM_ROWS = 3000
@@ -114,11 +115,40 @@ def test_goes_on_where_it_ended(kernel: TallChain) -> None:
 
 @pytest.mark.slow
 def test_one_chain_after_another(kernel: TallChain, capfd: pytest.CaptureFixture[str]) -> None:
-    """With progress; with arguments that are traced."""
-    found = run("sequential", kernel, num_chains=2, num_samples=30, progress_bar=True, jit_model_args=True)
+    """With progress."""
+    found = run("sequential", kernel, num_chains=2, num_samples=30, progress_bar=True)
     assert found.get_samples(group_by_chain=True)["rate"].shape == (2, 30)
     found.print_summary()
     assert "rate" in capfd.readouterr().out
+
+
+def test_traced_arguments_are_refused(mcmc: MCMC, kernel: TallChain) -> None:
+    """Else a second run of `MCMC(jit_model_args=True)`, with other data, would read the rows of the first."""
+    with pytest.raises(ValueError, match=r"arguments are traced.*Leave `MCMC\(jit_model_args=True\)` out"):
+        jax.eval_shape(lambda times: kernel.sample(mcmc.last_state, (times,), {}), rows())
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ({"mean": np.ones(3)}, r"without constraints, of these shapes: {'rate': \(3,\)}; got {'mean': \(3,\)}"),
+        ({"rate": np.ones((3, 1))}, r"of these shapes: {'rate': \(3,\)}; got {'rate': \(3, 1\)}"),
+        ({"rate": np.array([0.0, np.nan, 0.0])}, "be finite; got .* for rate"),
+    ],
+)
+def test_starts_are_checked(mcmc: MCMC, kernel: TallChain, start: Any, message: str) -> None:
+    arguments = mcmc._args  # those that the kernel has prepared for
+    with pytest.raises(ValueError, match=r"`mcmc.run\(init_params=...\)` must .*" + message):
+        kernel.init(jax.random.split(jax.random.key(0), 3), 0, start, arguments, {})
+
+
+def test_names_of_arguments_count() -> None:
+    """The same arrays by other names are other arguments."""
+    array = np.zeros(3)
+    made = _Made(None, None, None, None, ((), {"low": array}))  # ty: ignore[invalid-argument-type]
+    assert made.is_for((), {"low": array})
+    assert not made.is_for((), {"high": array})
+    assert not made.is_for((), {"low": array.copy()})
 
 
 def test_can_be_pickled(kernel: TallChain) -> None:
