@@ -47,7 +47,7 @@ def bridged(model: Model, *args: Any, **kwargs: Any) -> Bridged:
     ONE entry of each. It may index them by the plate's indices (`with plate("rows", N, subsample_size=m) as i`, or
     `numpyro.subsample`), or use them as they are. Where a model that takes indices needs some array whole, rows are
     indices; then the arrays are constants of the programs. What one row gives is compared with the model on whole
-    arrays, at every row and three positions.
+    arrays, at every row and two positions.
 
     Args:
         model: a NumPyro model with one plate of rows, continuous latent sites outside of it, and observed sites in it.
