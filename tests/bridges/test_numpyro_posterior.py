@@ -98,6 +98,12 @@ def test_names_of_columns() -> None:
     assert set(posterior(regression, *CASES["regression"].arguments).data) == {"x", "y"}
 
 
+def test_names_of_columns_of_wrapped_models() -> None:
+    x, y = CASES["regression"].arguments
+    assert set(posterior(handlers.scale(regression, scale=0.5), x, y).data) == {"x", "y"}
+    assert set(posterior(lambda *x, **more: regression(x[0], more["x"]), x, x=y).data) == {"*args[0]", "x"}
+
+
 def test_rows_are_indices_where_arrays_are_needed_whole() -> None:
     y = np.asarray(CASES["constrained"].arguments[0])
 
@@ -386,3 +392,7 @@ def test_what_is_no_model_is_refused() -> None:
         posterior(3)
     with pytest.raises(TypeError, match=r"A NumPyro model is given by `fit\(bridges.numpyro.posterior\(model"):
         tc.fit(regression)
+    with pytest.raises(
+        TypeError, match=r"`prepare\(posterior=...\)` must be a Posterior.*by `bridges.numpyro.posterior"
+    ):
+        tc.prepare(regression, Y, {"w": 0.0})  # ty: ignore[invalid-argument-type]

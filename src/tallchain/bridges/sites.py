@@ -155,10 +155,14 @@ def _has_rows(leaf: Any, num_rows: int) -> bool:
 
 
 def _parameters(model: Model) -> list[str]:
+    """Name the positional parameters of a model, within its handlers."""
+    while isinstance(model, Messenger) and model.fn is not None:
+        model = model.fn
     try:
-        return list(inspect.signature(model).parameters)
+        found = inspect.signature(model).parameters.values()
     except (TypeError, ValueError):
         return []
+    return [of.name for of in found if of.kind in (of.POSITIONAL_ONLY, of.POSITIONAL_OR_KEYWORD)]
 
 
 def _name(path: Any, parameters: list[str]) -> str:
@@ -166,7 +170,7 @@ def _name(path: Any, parameters: list[str]) -> str:
     if which.idx == 1:
         label = first.key
     else:
-        label = parameters[first.idx] if first.idx < len(parameters) else f"args[{first.idx}]"
+        label = parameters[first.idx] if first.idx < len(parameters) else f"*args[{first.idx}]"
     return label + jax.tree_util.keystr(tuple(rest))
 
 
