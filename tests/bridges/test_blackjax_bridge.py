@@ -10,6 +10,7 @@ import pytest
 import tallchain as tc
 from conftest import SEED
 from tallchain.bridges.blackjax import TallState, as_top_level_api, build_kernel, init
+from tallchain.parts import replace
 
 DATA = np.random.default_rng(SEED).normal(1.0, 1.0, size=2000).astype(np.float32)
 POSTERIOR = tc.Posterior(lambda t: -0.5 * t**2, lambda t, x: -0.5 * (x - t) ** 2)
@@ -79,6 +80,13 @@ def test_a_step_is_a_decision_of_the_kernel(run: tuple) -> None:
 def test_starts_are_checked() -> None:
     with pytest.raises(ValueError, match=r"kernel\.init\(position=\.\.\.\)"):
         init(jnp.float32(jnp.nan), KERNEL)
+
+
+def test_float32_is_refused_where_it_is_not_enough() -> None:
+    """In a program too, where BlackJAX's runners start chains."""
+    wide = replace(KERNEL, in_float64=True)
+    with pytest.raises(ValueError, match=r"2,000 rows .* Run inside `with jax.enable_x64\(True\):`"):
+        jax.eval_shape(lambda kernel: init(jnp.float32(1), kernel), wide)
 
 
 def test_other_things_are_refused() -> None:

@@ -21,6 +21,7 @@ from numpyro.infer import MCMC  # noqa: E402
 import tallchain as tc  # noqa: E402
 from tallchain.bridges.mcmc import _Made  # noqa: E402
 from tallchain.bridges.numpyro import TallChain, posterior  # noqa: E402
+from tallchain.parts import replace  # noqa: E402
 
 NUM_ROWS = 3000
 TESTS = Path(__file__).parents[1]
@@ -150,6 +151,14 @@ def test_starts_are_checked(mcmc: MCMC, kernel: TallChain, start: Any, message: 
     arguments = mcmc._args  # those that the kernel has prepared for
     with pytest.raises(ValueError, match=r"`mcmc.run\(init_params=...\)` must .*" + message):
         kernel.init(jax.random.split(jax.random.key(0), 3), 0, start, arguments, {})
+
+
+def test_float32_is_refused_where_it_is_not_enough(mcmc: MCMC, kernel: TallChain) -> None:
+    assert kernel._made is not None
+    wide = TallChain(model)
+    wide._made = kernel._made._replace(kernel=replace(kernel._made.kernel, in_float64=True))
+    with pytest.raises(ValueError, match=r"Run inside `with jax.enable_x64\(True\):`"):
+        wide.init(jax.random.key(0), 0, None, mcmc._args, {})
 
 
 def test_names_of_arguments_count() -> None:

@@ -100,6 +100,7 @@ class TallChain(MCMCKernel):
         is_one = is_prng_key(rng_key)
         if init_params is not None:
             _check_start(init_params, made.starts, () if is_one else rng_key.shape[:1])
+        made.kernel.check_digits()
         self._sample_fn = made.kernel.step
 
         def start(key: Array, z: PyTree) -> TallChainState:
