@@ -88,7 +88,11 @@ def check_start(call: str, target: Target, proposal: Movable, bound: Any, positi
 def check_posterior(call: str, posterior: Any) -> None:
     """Refuse what is no posterior."""
     if isinstance(posterior, type) or not hasattr(posterior, "log_likelihood"):
-        hint = " Use `regression.posterior`." if hasattr(posterior, "posterior") else ""
+        hint = ""
+        if hasattr(posterior, "posterior"):
+            hint = " Use `regression.posterior`."
+        elif callable(posterior):
+            hint = " Of a NumPyro model make one by `bridges.numpyro.posterior(model, ...)`."
         raise TypeError(f"`{call}(posterior=...)` must be a Posterior(...); got {brief(posterior)}.{hint}")
 
 

@@ -209,17 +209,21 @@ class MetropolisHastings:
 
     def init(self, position: PyTree, rng_key: Array | None = None) -> State:
         """Start a chain; refuse a position from which the posterior cannot start."""
-        if self.in_float64 and jnp.result_type(float) != jnp.float64:
-            raise ValueError(
-                f"`kernel.init(...)`: {self.source.population.num_rows:,} rows at temperature "
-                f"{float(self.posterior.temperature):g} multiply the rounding of a float32 log ratio into noise. Call "
-                "`init` and `step` inside `with jax.enable_x64(True):`, as `sample` does by itself."
-            )
+        self.check_digits()
         call = "kernel.init(position=...)"
         position = check_position(call, position)
         positions = jax.tree.map(lambda leaf: leaf[None], position)
         check_start(call, self.target, self.proposal, self.bound, positions)
         return State(jax.tree.map(jnp.asarray, position))
+
+    def check_digits(self) -> None:
+        """Refuse to run in float32 where float64 is needed; works for a traced kernel too."""
+        if self.in_float64 and jnp.result_type(float) != jnp.float64:
+            raise ValueError(
+                f"`kernel.init(...)`: {self.source.population.num_rows:,} rows at this temperature multiply the "
+                "rounding of a float32 log ratio into noise. Run inside `with jax.enable_x64(True):`, as `sample` does "
+                "by itself."
+            )
 
     def step(self, rng_key: Array, state: State) -> tuple[State, Verdict]:
         """Make one decision, reading as many windows as it takes."""

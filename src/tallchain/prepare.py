@@ -13,7 +13,7 @@ import numpy as np
 from tallchain.abilities import DividedSource
 from tallchain.acceptance.stopping import LEAST_ROWS
 from tallchain.bounds.regression import is_bounded
-from tallchain.checks import position_of
+from tallchain.checks import check_posterior, position_of
 from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.models.likelihood import regression_of
@@ -164,6 +164,7 @@ def _model(posterior: Any, data: Any, initial: Any) -> tuple[Posterior, Any, Any
     if isinstance(posterior, ModelWithRows):
         data = posterior.data if data is None else data
         posterior, initial = posterior.posterior, posterior.start if initial is None else initial
+    check_posterior("prepare", posterior)
     if data is None or initial is None:
         what = "data" if data is None else "initial"
         raise TypeError(f"`prepare(posterior, data, initial)` needs `{what}`, unless the first is a Regression.")

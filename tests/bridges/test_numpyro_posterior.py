@@ -14,6 +14,7 @@ numpyro = pytest.importorskip("numpyro")
 
 import numpyro.distributions as dist  # noqa: E402
 from numpyro import handlers  # noqa: E402
+from numpyro.contrib.control_flow import scan  # noqa: E402
 from numpyro.infer.util import constrain_fn, potential_energy  # noqa: E402
 
 import tallchain as tc  # noqa: E402
@@ -95,6 +96,12 @@ def test_names_of_columns() -> None:
     of = CASES["improper"]
     assert set(posterior(of.model, *of.arguments, part=PART).data) == {"data['y']"}
     assert set(posterior(regression, *CASES["regression"].arguments).data) == {"x", "y"}
+
+
+def test_names_of_columns_of_wrapped_models() -> None:
+    x, y = CASES["regression"].arguments
+    assert set(posterior(handlers.scale(regression, scale=0.5), x, y).data) == {"x", "y"}
+    assert set(posterior(lambda *x, **more: regression(x[0], more["x"]), x, x=y).data) == {"*args[0]", "x"}
 
 
 def test_rows_are_indices_where_arrays_are_needed_whole() -> None:
@@ -195,6 +202,40 @@ def closed_over() -> None:
         numpyro.sample("y", dist.Normal(z, 1), obs=Y)
 
 
+def no_data(y: Any = None) -> None:
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", NUM_ROWS):
+        numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+
+def partly_observed() -> None:
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", NUM_ROWS):
+        numpyro.sample("y", dist.Normal(z, 1), obs=Y, obs_mask=jnp.arange(NUM_ROWS) > 3)
+
+
+def loop_of_sites() -> None:
+    def step(last: Any, _: Any) -> Any:
+        now = numpyro.sample("now", dist.Normal(last, 1))
+        return now, now
+
+    last, _ = scan(step, 0.0, jnp.arange(3))
+    with numpyro.plate("rows", NUM_ROWS):
+        numpyro.sample("y", dist.Normal(last, 1), obs=Y)
+
+
+def numpys_array() -> None:
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", NUM_ROWS, subsample_size=5) as i:
+        numpyro.sample("y", dist.Normal(z, 1), obs=Y[i])
+
+
+def branching() -> None:
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", NUM_ROWS):
+        numpyro.sample("y", dist.Normal(z if z > 0 else 0.0, 1), obs=Y)
+
+
 def standardising(y: Any) -> None:
     z = numpyro.sample("z", dist.Normal(0, 1))
     with numpyro.plate("rows", len(y)):
@@ -224,12 +265,106 @@ def counting(group: Any) -> None:
         (with_a_param, '"loc" is a param site.*with a prior'),
         (groups_in_part, '"groups" takes 3 of its 6 entries.*Leave `subsample_size` out'),
         (nothing_to_infer, "no latent site"),
+        (no_data, 'Its plates, rows, have no observed sites.*If "y" is the outcome'),
+        (partly_observed, "made by `obs_mask`. Leave missing outcomes out"),
+        (loop_of_sites, "does not have `scan` and `cond`.*as vectors"),
+        (numpys_array, r"cannot be traced: .*Use `jax.numpy` in place of NumPy.*`jnp.asarray\(x\)\[i\]`"),
+        (branching, "cannot be traced: .*Write `jnp.where` for an `if`"),
         (closed_over, "must touch the data of its own row only: give the data to the model as arguments"),
     ],
 )
 def test_models_without_rows_are_refused(model: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=r"`bridges.numpyro.posterior\(...\)`: .*" + message):
+    with pytest.raises(ValueError, match=r"`bridges.numpyro.posterior\(...\)`: .*" + message) as caught:
         posterior(model)
+    assert "\n" not in str(caught.value)
+
+
+# ---- silently another model, but for a few rows, small numbers, or the position ----------------
+
+MANY = 3000
+
+
+def nowhere_finite(y: Any) -> None:
+    """No value of `upper` that is tried allows any row."""
+    upper = numpyro.sample("upper", dist.HalfNormal(1.0))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Uniform(0, upper), obs=100 + y - y.mean())
+
+
+def rare_weights(y: Any) -> None:
+    """Weights are no argument, and few are not 1."""
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    weights = jnp.ones(MANY).at[jnp.array([7, 1234])].set(50.0)
+    with numpyro.plate("rows", len(y)) as i, handlers.scale(scale=weights[i]):
+        numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+
+def centred_dummy(y: Any) -> None:
+    """What one row has is 0 once its own mean is taken away."""
+    z, w = numpyro.sample("z", dist.Normal(0, 1)), numpyro.sample("w", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)):
+        rare = (y > 3) - jnp.mean(y > 3)
+        numpyro.sample("y", dist.Normal(z + w * rare, 1), obs=0.0 * y)
+
+
+def tempered(y: Any) -> None:
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)), handlers.scale(scale=1e-4):
+        numpyro.sample("y", dist.Normal(z, 1), obs=2 + y - y.mean())
+
+
+def vague_prior_of_the_data(y: Any) -> None:
+    z = numpyro.sample("z", dist.Normal(10 * y.mean(), 100.0))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+
+def saturated(y: Any) -> None:
+    """Far from 0 all probabilities are 0 or 1."""
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Bernoulli(1 / (1 + jnp.exp(-z * (1e4 + y - y.mean())))), obs=y > 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (rare_weights, "log density of a row is another"),
+        (centred_dummy, "log density of a row is another"),
+        (tempered, "log density of a row is another"),
+        (vague_prior_of_the_data, "what is outside of the plate depends on the rows"),
+        (saturated, "log density of a row is another"),
+        (nowhere_finite, "NaN or infinite wherever the latent sites were tried"),
+    ],
+)
+def test_every_row_is_compared(model: Any, message: str) -> None:
+    y = np.random.default_rng(0).normal(size=MANY).astype(np.float32)
+    with pytest.raises(ValueError, match=message):
+        posterior(model, y)
+
+
+def test_small_deterministic_sites_are_compared() -> None:
+    def model(y: Any) -> None:
+        z = numpyro.sample("z", dist.Normal(0, 1))
+        numpyro.deterministic("of rows", 1e-6 * jnp.mean(y) * z)
+        numpyro.deterministic("of all", 1e-6 * z)
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    assert posterior(model, np.arange(NUM_ROWS, dtype=np.float32)).deterministic == ("of all",)
+
+
+def test_in_float32_where_a_model_takes_no_other() -> None:
+    def model(y: Any) -> None:
+        z = numpyro.sample("z", dist.Normal(0, 1))
+        last, _ = jax.lax.scan(lambda at, _: (at + 0.1 * z, at), jnp.zeros((), jnp.float32), jnp.arange(3))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(last, 1), obs=y)
+
+    made = posterior(model, Y)
+    u = {"z": jnp.float32(0.3)}
+    energy = potential_energy(handlers.seed(model, 0), (jnp.asarray(Y),), {}, u)
+    assert float(log_density(made)(u, made.data)) == pytest.approx(-float(energy), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -246,8 +381,18 @@ def test_models_that_need_all_rows_are_refused(model: Any, message: str) -> None
         posterior(model, values if model is counting else values.astype(np.float32))
 
 
+def test_frames_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=r"`y` is no array: give `y.to_numpy\(\)`"):
+        posterior(lambda y: closed_over(), y=pandas.Series(Y))
+
+
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(TypeError, match="takes a NumPyro model, a function, and its arguments; got 3"):
         posterior(3)
     with pytest.raises(TypeError, match=r"A NumPyro model is given by `fit\(bridges.numpyro.posterior\(model"):
         tc.fit(regression)
+    with pytest.raises(
+        TypeError, match=r"`prepare\(posterior=...\)` must be a Posterior.*by `bridges.numpyro.posterior"
+    ):
+        tc.prepare(regression, Y, {"w": 0.0})  # ty: ignore[invalid-argument-type]

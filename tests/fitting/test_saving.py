@@ -68,6 +68,44 @@ def test_draws_and_tree_have_names(fit: tc.Fit) -> None:
     assert posterior.attrs["inference_library"] == "tallchain"
 
 
+def test_the_tree_has_outcomes_of_some_rows(fit: tc.Fit, model: Regression) -> None:
+    tree = fit.to_datatree(predictive=400)
+    rows = tree["observed_data"]["row"].values
+    assert (len(rows), rows[0], rows[-1]) == (400, 0, N - 1)
+    observed, drawn = tree["observed_data"]["y"].values, tree["posterior_predictive"]["y"]
+    np.testing.assert_array_equal(observed, model.data["y"][rows])
+    np.testing.assert_array_equal(drawn["row"], rows)
+    assert drawn.dims == ("chain", "draw", "row")
+    mean, sd = drawn.mean(("chain", "draw")).values, drawn.std(("chain", "draw")).values
+    tolerance = 4.5 * np.sqrt(2 / 400)  # of the mean of squares of standard normals
+    assert abs(np.mean(((observed - mean) / sd) ** 2) - 1) < tolerance
+    assert abs(np.mean(((observed[::-1] - mean) / sd) ** 2) - 1) > tolerance  # outcomes of other rows
+    assert set(fit.to_datatree(predictive=0).children) == {"posterior", "sample_stats"}
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+def test_the_tree_comes_back_from_files(fit: tc.Fit, tmp_path: Path, kind: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    engine = "h5netcdf" if kind == "netcdf" else "zarr"
+    pytest.importorskip(engine)
+    tree = fit.to_datatree(predictive=5, dims={"coefficients": ["column"]}, coords={"column": ["a", "b", "c"]})
+    assert tree["posterior"]["coefficients"].sel(column="b").dims == ("chain", "draw")
+    path = tmp_path / "draws"
+    if kind == "netcdf":
+        tree.to_netcdf(path, engine=engine)
+    else:
+        tree.to_zarr(path)
+    with xarray.open_datatree(path, engine=engine) as again:
+        xarray.testing.assert_identical(again.load(), tree.load())
+
+
+def test_dimensions_of_no_parameter_are_refused(fit: tc.Fit) -> None:
+    with pytest.raises(ValueError, match=r"of parameters: .*coefficients, .*; got 'cofficients'"):
+        fit.to_datatree(predictive=0, dims={"cofficients": ["column"]})
+
+
 def test_a_loaded_fit_says_and_predicts_the_same(fit: tc.Fit, folder: Path, model: Regression) -> None:
     again = tc.Fit.load(folder)
     assert str(again) == str(fit)

@@ -52,6 +52,7 @@ class TallInfo(NamedTuple):
 
 def init(position: PyTree, kernel: MetropolisHastings, rng_key: Array | None = None) -> TallState:
     """Start a chain; refuse a position from which the posterior cannot start, unless it is traced."""
+    kernel.check_digits()
     if any(is_traced(leaf) for leaf in jax.tree.leaves((position, kernel))):
         return TallState(jax.tree.map(jnp.asarray, position))
     return TallState(kernel.init(position, rng_key).position)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import random as jr
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
@@ -18,7 +19,7 @@ from tallchain.keys import make_key
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
 from tallchain.types import AcceptanceTest, Array, Proposal, PyTree
-from tallchain.validation import is_traced
+from tallchain.validation import brief, is_traced
 
 _STARTS = 1024
 
@@ -96,6 +97,10 @@ class TallChain(MCMCKernel):
     ) -> TallChainState:
         """Prepare, once for all chains, and return where a chain starts, or all of them for a batch of keys."""
         made = self._making(model_args, model_kwargs)
+        is_one = is_prng_key(rng_key)
+        if init_params is not None:
+            _check_start(init_params, made.starts, () if is_one else rng_key.shape[:1])
+        made.kernel.check_digits()
         self._sample_fn = made.kernel.step
 
         def start(key: Array, z: PyTree) -> TallChainState:
@@ -107,9 +112,7 @@ class TallChain(MCMCKernel):
             number = jnp.zeros((), jnp.result_type(float))
             return TallChainState(zero, z, none, zero, number, none, number, key)
 
-        if is_prng_key(rng_key):
-            return start(rng_key, init_params)
-        return jax.vmap(start)(rng_key, init_params)
+        return start(rng_key, init_params) if is_one else jax.vmap(start)(rng_key, init_params)
 
     def sample(self, state: TallChainState, model_args: Any, model_kwargs: Any) -> TallChainState:
         """Make a step, of one chain or of all."""
@@ -137,8 +140,11 @@ class TallChain(MCMCKernel):
     def _making(self, args: Any, kwargs: Any) -> _Made:
         """Prepare for these arguments, unless that was done."""
         args, kwargs = tuple(args or ()), dict(kwargs or {})
-        if self._made is not None and is_traced((args, kwargs)):
-            return self._made  # `MCMC(jit_model_args=True)` has prepared for them
+        if is_traced((args, kwargs)):
+            raise ValueError(
+                "`TallChain(model)`: the model's arguments are traced, and what `prepare` finds depends on their "
+                "numbers. Leave `MCMC(jit_model_args=True)` out, and run it outside of `jax.jit`."
+            )
         if self._made is None or not self._made.is_for(args, kwargs):
             # In `pmap`, too, with the numbers themselves.
             with jax.ensure_compile_time_eval():
@@ -164,5 +170,19 @@ class _Made(NamedTuple):
 
     def is_for(self, args: Any, kwargs: Any) -> bool:
         """Whether these are the same arguments, by identity."""
-        mine, its = (jax.tree.leaves(of) for of in (self.arguments, (args, kwargs)))
-        return len(mine) == len(its) and all(a is b for a, b in zip(mine, its, strict=True))
+        (mine, my_names), (its, its_names) = map(jax.tree.flatten, (self.arguments, (args, kwargs)))
+        return my_names == its_names and all(a is b for a, b in zip(mine, its, strict=True))
+
+
+def _check_start(z: PyTree, starts: PyTree, chains: tuple[int, ...]) -> None:
+    """Refuse a start that is not one of positions like these."""
+    shapes = {name: chains + leaf.shape[1:] for name, leaf in starts.items()}
+    given = {name: jnp.shape(leaf) for name, leaf in z.items()} if isinstance(z, dict) else z
+    if given != shapes:
+        raise ValueError(
+            "`mcmc.run(init_params=...)` must have the latent sites without constraints, of these shapes: "
+            f"{brief(shapes)}; got {brief(given)}."
+        )
+    for name, leaf in z.items():
+        if not is_traced(leaf) and not np.all(np.isfinite(leaf)):
+            raise ValueError(f"`mcmc.run(init_params=...)` must be finite; got {brief(np.asarray(leaf))} for {name}.")

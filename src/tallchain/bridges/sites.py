@@ -115,8 +115,23 @@ class Columns:
 
     def __init__(self, model: Model, arguments: Arguments, num_rows: int) -> None:
         leaves, self._structure = jax.tree.flatten_with_path(arguments)
+        self._num_rows = num_rows
         self._leaves = {_name(path, _parameters(model)): leaf for path, leaf in leaves}
         self.arrays = {name: leaf for name, leaf in self._leaves.items() if _has_rows(leaf, num_rows)}
+
+        self.frames = [name for name, leaf in self._leaves.items() if hasattr(leaf, "to_numpy")]
+        """Names of frames and of their columns, which stay whole."""
+
+    def data(self, *, by_index: bool) -> dict[str, Any]:
+        """Return what a source has: the arrays, or the indices of the rows."""
+        return {INDEX: np.arange(self._num_rows, dtype=np.int32)} if by_index else self.arrays
+
+    def widened(self) -> Columns:
+        """Return the same with floats in float64."""
+        found = copy.copy(self)
+        found._leaves = {name: _widened(leaf) for name, leaf in self._leaves.items()}
+        found.arrays = {name: found._leaves[name] for name in self.arrays}
+        return found
 
     def having(self, arrays: dict[str, Any]) -> Columns:
         """Return the same with other arrays in place of these."""
@@ -129,16 +144,25 @@ class Columns:
         return jax.tree.unflatten(self._structure, [arrays.get(name, leaf) for name, leaf in self._leaves.items()])
 
 
+def _widened(leaf: Any) -> Any:
+    is_float = isinstance(leaf, np.ndarray | jax.Array) and jnp.issubdtype(leaf.dtype, np.floating)
+    return leaf.astype(np.float64) if is_float else leaf
+
+
 def _has_rows(leaf: Any, num_rows: int) -> bool:
     is_array = isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim > 0 and leaf.dtype.kind in "biuf"
     return is_array and len(leaf) == num_rows
 
 
 def _parameters(model: Model) -> list[str]:
+    """Name the positional parameters of a model, within its handlers."""
+    while isinstance(model, Messenger) and model.fn is not None:
+        model = model.fn
     try:
-        return list(inspect.signature(model).parameters)
+        found = inspect.signature(model).parameters.values()
     except (TypeError, ValueError):
         return []
+    return [of.name for of in found if of.kind in (of.POSITIONAL_ONLY, of.POSITIONAL_OR_KEYWORD)]
 
 
 def _name(path: Any, parameters: list[str]) -> str:
@@ -146,7 +170,7 @@ def _name(path: Any, parameters: list[str]) -> str:
     if which.idx == 1:
         label = first.key
     else:
-        label = parameters[first.idx] if first.idx < len(parameters) else f"args[{first.idx}]"
+        label = parameters[first.idx] if first.idx < len(parameters) else f"*args[{first.idx}]"
     return label + jax.tree_util.keystr(tuple(rest))
 
 

@@ -11,9 +11,14 @@ import numpy as np
 from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer import init_to_feasible
+from numpyro.primitives import Messenger
 
 Model = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+NO_NUMPY = (
+    "Use `jax.numpy` in place of NumPy in the model, `jnp.asarray(x)[i]` for an `x` that is no argument, and give it "
+    "sizes, such as the number of groups, as whole numbers."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +46,43 @@ def structure_of(call: str, model: Model, arguments: Arguments) -> Structure:
 
     def run(arrays: dict[int, Any]) -> None:
         args, kwargs = jax.tree.unflatten(structure, [arrays.get(at, leaf) for at, leaf in enumerate(leaves)])
-        found.append(_structure(call, handlers.trace(somewhere).get_trace(*args, **kwargs)))
+        found.append(_structure(call, handlers.trace(_PlainLoops(call, somewhere)).get_trace(*args, **kwargs)))
 
     try:
-        jax.eval_shape(run, arrays)
-    except jax.errors.JAXTypeError:  # it looks at the numbers in some array
-        jax.eval_shape(run, {})
+        try:
+            jax.eval_shape(run, arrays)
+        except jax.errors.JAXTypeError:  # it looks at the numbers in some array
+            jax.eval_shape(run, {})
+    except jax.errors.JAXTypeError as error:
+        remedy = NO_NUMPY if is_of_numpy(error) else "Write `jnp.where` for an `if` that depends on latent sites."
+        raise ValueError(f"`{call}`: the model cannot be traced: {first_line(error)}. {remedy}") from error
     return found[0]
+
+
+class _PlainLoops(Messenger):
+    """Refuses NumPyro's control flow, whose sites have values only while it runs."""
+
+    def __init__(self, call: str, model: Model) -> None:
+        super().__init__(model)
+        self._call = call
+
+    def process_message(self, msg: Any) -> None:
+        """Refuse a message of a loop or a branch."""
+        if msg["type"] == "control_flow":
+            raise ValueError(
+                f"`{self._call}`: this bridge does not have `scan` and `cond` of `numpyro.contrib.control_flow`. "
+                "Sample all sites before, as vectors, and use `jax.lax.scan`, `jax.lax.cond`, or a plain loop."
+            )
+
+
+def is_of_numpy(error: Exception) -> bool:
+    """Whether a model gave NumPy what is known only while a program runs."""
+    return isinstance(error, jax.errors.TracerArrayConversionError)
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error of a model says, shortly."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _structure(call: str, found: Any) -> Structure:
@@ -56,7 +91,7 @@ def _structure(call: str, found: Any) -> Structure:
     latent = {name: site for name, site in sites.items() if not site["is_observed"]}
     observed = {name: site for name, site in sites.items() if site["is_observed"]}
     _check_sites(call, latent, found)
-    plate = _row_plate(call, observed, plates)
+    plate = _row_plate(call, latent, observed, plates)
     _check_plates(call, plate, latent, plates)
     size, part = plates[plate]["args"]
     outside = (name for name, site in found.items() if site["type"] == "deterministic" and plate not in plates_of(site))
@@ -83,10 +118,10 @@ def _check_sites(call: str, latent: dict[str, Any], found: dict[str, Any]) -> No
     if not latent:
         raise ValueError(f"`{call}`: the model has no latent site, so there is nothing to infer.")
     for name, site in found.items():
-        if site["type"] in ("param", "mutable", "control_flow"):
+        if site["type"] in ("param", "mutable"):
             raise ValueError(
                 f'`{call}`: "{name}" is a {site["type"]} site, which this bridge does not have. Write '
-                "`numpyro.sample` with a prior, or a plain loop."
+                "`numpyro.sample` with a prior."
             )
     for name, site in latent.items():
         if site["fn"].support.is_discrete:
@@ -96,14 +131,16 @@ def _check_sites(call: str, latent: dict[str, Any], found: dict[str, Any]) -> No
             )
 
 
-def _row_plate(call: str, observed: dict[str, Any], plates: dict[str, Any]) -> str:
+def _row_plate(call: str, latent: dict[str, Any], observed: dict[str, Any], plates: dict[str, Any]) -> str:
     """Return the one plate that has observed sites: its entries are the rows."""
     around = {name: plates_of(site) for name, site in observed.items() if plates_of(site)}
     if not around:
-        have = f"The plates {', '.join(plates)} have" if plates else "It has no plate, so no"
+        have = f"Its plates, {', '.join(plates)}, have no observed sites. " if plates else "It has no plate. "
+        within = [name for name, site in latent.items() if plates_of(site)]
+        outcome = f' If "{within[-1]}" is the outcome, the model was not given its data, `obs`.' if within else ""
         raise ValueError(
-            f"`{call}`: nothing is observed in a plate, so that the model has no rows. {have} observed sites. Put the "
-            'observed site into `with numpyro.plate("rows", N):`.'
+            f"`{call}`: nothing is observed in a plate, so that the model has no rows. {have}Put the observed site "
+            f'into `with numpyro.plate("rows", N):`.{outcome}'
         )
     for name, names in around.items():
         if len(names) > 1:
@@ -124,10 +161,16 @@ def _row_plate(call: str, observed: dict[str, Any], plates: dict[str, Any]) -> s
 def _check_plates(call: str, plate: str, latent: dict[str, Any], plates: dict[str, Any]) -> None:
     for name, site in latent.items():
         if plate in plates_of(site):
+            if name.endswith("_unobserved"):
+                raise ValueError(
+                    f'`{call}`: "{name}" is a latent site in the plate "{plate}" of the rows, made by `obs_mask`. '
+                    "Leave missing outcomes out of the data, or out of the likelihood: `with handlers.mask(mask=...):`."
+                )
             raise ValueError(
                 f'`{call}`: the latent site "{name}" is in the plate "{plate}" of the rows: there would be as many '
                 "parameters as rows, and a minibatch says nothing of those of other rows. Sum it out of the likelihood "
-                "(a conjugate or mixture distribution), or give it to groups of rows, in a plate of its own."
+                "(a conjugate or mixture distribution), or give it to groups of rows, in a plate of its own; or, if it "
+                "is an outcome, give the model its data, `obs`."
             )
     for name, site in plates.items():
         size, part = site["args"]

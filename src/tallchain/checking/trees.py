@@ -24,6 +24,11 @@ def datatree(trace: Any, coords: dict[str, Any] | None, dims: dict[str, list[str
             "variable in ArviZ, so its draws would be lost. Rename it with `dataclasses.replace(trace, ...)`."
         )
     dims = dict(dims or {})
+    if unknown := dims.keys() - variables.keys():
+        raise ValueError(
+            f"`to_datatree(dims=...)` names the dimensions of parameters: {', '.join(variables)}; got "
+            f"{sorted(unknown)[0]!r}."
+        )
     labels = {(dims.get(name) or [f"{name}_dim_0"])[0]: list(of) for name, of in trace.names.items()}
     groups: dict[str, PyTree] = {"posterior": variables, "sample_stats": _stats(trace)}
     if trace.before is not None:

@@ -113,17 +113,24 @@ class Fit:
             raise ValueError("`fit.audit()`: a fit that was loaded has no rows. Run `tallchain check FIT ROWS`.")
         return audit(self.trace.kernel, self.trace, **options)
 
-    def to_datatree(self, predictive: int = 500) -> Any:
+    def to_datatree(
+        self,
+        predictive: int = 500,
+        coords: dict[str, Any] | None = None,
+        dims: dict[str, list[str]] | None = None,
+    ) -> Any:
         """Return an xarray DataTree with the groups ArviZ expects: coefficients and groups by name.
 
         Args:
             predictive: rows, spread over all, of which outcomes are drawn for `posterior_predictive`, and given as
-                observed in `observed_data`; 0 leaves these groups out, and so does a fit that was loaded or has
-                weights.
+                observed in `observed_data`; 0 leaves these groups out, and so does a fit that was loaded, has weights,
+                or is of functions of your own.
+            coords: values of dimensions, by dimension, as `arviz_base.from_dict` takes them.
+            dims: names of the dimensions of a parameter, except chain and draw, by parameter.
         """
         from tallchain.fitting.trees import datatree
 
-        return datatree(self.model, self.trace, self.facts, predictive)
+        return datatree(self.model, self.trace, self.facts, predictive, coords, dims)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the coefficients with their intervals; `tallchain.plots` has more."""

@@ -20,12 +20,19 @@ _TAKEN += ("acceptance_rate", "row", ".", "..")  # which HDF5 does not take
 _PREDICTED = 200  # draws of the parameters
 
 
-def datatree(model: Regression | None, trace: Trace, facts: Facts, predictive: int = 0) -> Any:
-    """Return the tree; the posterior has the position as it was sampled, and standard deviations beside their logs.
+def datatree(
+    model: Regression | None,
+    trace: Trace,
+    facts: Facts,
+    predictive: int = 0,
+    coords: dict[str, Any] | None = None,
+    dims: dict[str, list[str]] | None = None,
+) -> Any:
+    """Return the tree; the posterior has the position as it was sampled, and standard deviations next to their logs.
 
-    With `predictive` there are outcomes drawn for so many rows, and those observed.
+    With `predictive` there are outcomes drawn for that many rows, and those observed.
     """
-    tree = _draws(model, trace, facts)
+    tree = _draws(model, trace, facts, coords or {}, dims or {})
     if predictive and model is not None and "weight" not in model.data and len(model.data["x"]) > 1:
         for group, of in _predictive(model, trace, facts, predictive).items():
             tree[group] = of
@@ -43,22 +50,30 @@ def _predictive(model: Regression, trace: Trace, facts: Facts, count: int) -> di
     assert drawn is not None
     observed, dims = model.data["y"][rows], ["row", *(f"part_{k}" for k in range(1, model.data["y"].ndim))]
     groups = {"posterior_predictive": {name: drawn[None]}, "observed_data": {name: observed}}
-    made = from_dict(groups, dims={name: dims if drawn[0].ndim == len(dims) else dims[:1]})
+    of_outcome = {name: dims if drawn[0].ndim == len(dims) else dims[:1]}
+    made = from_dict(groups, coords={"row": rows}, dims=of_outcome)
     return {group: made[group] for group in groups}
 
 
-def _draws(model: Regression | None, trace: Trace, facts: Facts) -> Any:
+def _draws(
+    model: Regression | None, trace: Trace, facts: Facts, coords: dict[str, Any], dims: dict[str, list[str]]
+) -> Any:
     if model is None:
         names = file_names((), trace.variables(), trace.extras)
         position = {names[name]: draws for name, draws in trace.variables().items()}
         labels = {names[name]: of for name, of in trace.names.items()}
-        return _with_attributes(dataclasses.replace(trace, position=position, names=labels).to_datatree(), facts)
+        named = dataclasses.replace(trace, position=position, names=labels)
+        return _with_attributes(named.to_datatree(coords, _renamed(dims, names)), facts)
     position = raw_position(model, trace)
     more = {each.name: each.draws for each in variables_of(model, trace) if each.name not in position}
     names = file_names(model.levels, [*position, *more], trace.extras)
-    coords, dims = _dimensions(model, names)
+    own_coords, own_dims = _dimensions(model, names)
     named = dataclasses.replace(trace, position={names[name]: of for name, of in (position | more).items()}, names={})
-    return _with_attributes(named.to_datatree(coords, dims), facts)
+    return _with_attributes(named.to_datatree(own_coords | coords, own_dims | _renamed(dims, names)), facts)
+
+
+def _renamed(dims: dict[str, list[str]], names: dict[str, str]) -> dict[str, list[str]]:
+    return {names.get(name, name): of for name, of in dims.items()}
 
 
 def raw_position(model: Regression, trace: Trace) -> dict[str, np.ndarray]:
