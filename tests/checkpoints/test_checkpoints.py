@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -251,6 +252,17 @@ def test_a_trace_goes_on(whole: tc.Trace) -> None:
         whole.extend(3)  # ty: ignore[invalid-argument-type]
     with pytest.raises(ValueError, match="the chains of both must be the same; got 8 and 4"):
         whole.extend(sample(num_chains=4))
+
+
+@pytest.mark.parametrize("num_chains", [1, 4])
+def test_numbers_that_could_be_a_vector_go_on(tmp_path: Path, num_chains: int) -> None:
+    """Four numbers could be one position of four coordinates, for this posterior; where a run goes on, they are not."""
+    posterior = tc.Posterior(lambda t: -jnp.sum(t**2), lambda t, x: -0.5 * jnp.sum((x - t) ** 2))
+    kernel = tc.MetropolisHastings(posterior, tc.Shuffled(DATA, 50), proposal=tc.RandomWalk(0.05))
+    part = sample(tmp_path, kernel=kernel, initial=0.0, num_chains=num_chains)
+    assert_same(tc.resume(tmp_path, kernel, scan=0, progress=False), part)
+    more = sample(kernel=kernel, initial=part, num_chains=1, key=jax.random.key(1))
+    assert part.extend(more).position.shape == (num_chains, 2 * DRAWS)
 
 
 @pytest.mark.slow

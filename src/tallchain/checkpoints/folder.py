@@ -44,13 +44,13 @@ class Folder:
                 if self.path.exists() and not self.path.is_dir():
                     raise CheckpointError(f"`{self.call}`: {self.path} is a file; a checkpoint is a folder.")
                 self.path.mkdir(parents=True, exist_ok=True)
+                self._check_contents()
                 self._lock = open_plain(self.path / LOCK, os.O_RDWR | os.O_CREAT)
                 if not _locked(self._lock):
                     raise CheckpointError(
                         f"`{self.call}`: another process is working on the checkpoint {self.path}. Wait until it has "
                         "ended, or give another folder."
                     )
-                self._check_contents()
         except BaseException:
             self.__exit__()
             raise
