@@ -57,7 +57,7 @@ def checkpoint_of(
     words = words_of(key)
     identity = {name: str(value) for name, value in called._asdict().items()} | {"key": str(words)}
     identity |= {"recentre": getattr(recentre, "__qualname__", type(recentre).__qualname__)}
-    identity |= described("initial", positions) | described("schedule", schedule) | described("kernel", kernel)
+    identity |= described("kernel", kernel) | described("schedule", schedule) | described("initial", positions)
     facts = {"called": called._asdict(), "key": words, "structure": _structure_of(initial)}
     slots = kernel.source.num_slots if isinstance(kernel.source, DividedSource) else 1
     facts["groups"] = slots if slots > 1 else runner.num_groups(called.num_chains)
@@ -82,9 +82,11 @@ def begun(place: Place) -> Begun:
     """Read how a run was called."""
     call = f"resume({str(place)!r})"
     path = Path(place) / MANIFEST
-    if not path.exists():
+    if not os.path.exists(path):
         raise CheckpointError(f"`{call}`: {place} holds no checkpoint: there is no {path.name} in it.")
     facts, arrays = read(path)
+    if "called" not in facts:
+        raise CheckpointError(f"`{call}`: {place} is the checkpoint of a fit. Make the same call of `fit` to go on.")
     try:
         called = Called(**facts["called"])
         leaves = [arrays[f"start/{i}"] for i in range(len(arrays))]

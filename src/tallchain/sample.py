@@ -28,7 +28,7 @@ from tallchain.resuming import Called, Place, begun, checkpoint_of
 from tallchain.rounds import Rounds
 from tallchain.runner import Runner
 from tallchain.schedule import Kernel, Schedule
-from tallchain.starts import in_coordinates, is_one, one_per_chain, start_of
+from tallchain.starts import PerChain, in_coordinates, is_one, one_per_chain, start_of
 from tallchain.types import (
     Array,
     PyTree,
@@ -159,7 +159,7 @@ def resume(
         )
     options: dict[str, Any] = found.called._asdict() | {"schedule": schedule, "recentre": recentre, "scan": scan}
     options |= {"progress": progress, "chunk_size": chunk_size, "checkpoint": checkpoint}
-    trace = drawn(found.key, kernel, found.initial if initial is None else initial, **options)
+    trace = drawn(found.key, kernel, PerChain(found.initial) if initial is None else initial, **options)
     warn_of(trace, stacklevel=2)
     return trace
 
@@ -167,7 +167,7 @@ def resume(
 def drawn(
     key: Array,
     kernel: Kernel,
-    initial: PyTree,
+    initial: PyTree | PerChain,
     num_samples: int,
     *,
     num_chains: int = 1,
@@ -198,6 +198,7 @@ def drawn(
     began = time.perf_counter()
     warmup = Warmup(kernel, num_chains, num_warmup, recentre, adapt=bool(adapt))
     positions = one_per_chain(kernel, initial, num_chains)
+    initial = initial.positions if isinstance(initial, PerChain) else initial
     one = jax.tree.map(lambda leaf: leaf[0], positions)
     names = labels_of(kernel.posterior, shapes_of_parameters(kernel.posterior, one))
     least = schedule.check(kernel, one, num_draws)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -15,7 +16,14 @@ from tallchain.schedule import Kernel
 from tallchain.types import PyTree
 
 
-def start_of(initial: Any, num_chains: int, key: tuple[int, ...]) -> tuple[PyTree, int]:
+@dataclasses.dataclass(frozen=True)
+class PerChain:
+    """A position for each chain, along the first axis of every array: there is nothing to guess."""
+
+    positions: PyTree
+
+
+def start_of(initial: Any, num_chains: int, key: tuple[int, ...]) -> tuple[PyTree | PerChain, int]:
     """Return a start and the number of chains: where the chains of a trace are, if it is one."""
     if not isinstance(initial, Trace):
         return initial, num_chains
@@ -31,7 +39,7 @@ def start_of(initial: Any, num_chains: int, key: tuple[int, ...]) -> tuple[PyTre
         )
     if not initial.num_draws:
         raise ValueError("`sample(initial=trace)`: the trace has no draws to go on from.")
-    return last_positions(initial), initial.num_chains
+    return PerChain(last_positions(initial)), initial.num_chains
 
 
 def in_coordinates(call: str, kernel: Kernel, initial: Any) -> Any:
@@ -41,8 +49,10 @@ def in_coordinates(call: str, kernel: Kernel, initial: Any) -> Any:
     return position_of(call, kernel.posterior, initial)
 
 
-def one_per_chain(kernel: Kernel, initial: PyTree, num_chains: int) -> PyTree:
+def one_per_chain(kernel: Kernel, initial: PyTree | PerChain, num_chains: int) -> PyTree:
     """Return positions with the chains along a first axis, from one position or one per chain."""
+    if isinstance(initial, PerChain):
+        return check_position("sample(initial=...)", initial.positions)
     initial = check_position("sample(initial=...)", initial)
     leaves = jax.tree.leaves(initial)
     shared = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (num_chains, *leaf.shape)), initial)

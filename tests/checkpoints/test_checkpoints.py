@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -52,11 +54,13 @@ def whole() -> tc.Trace:
     return sample()
 
 
+@pytest.mark.filterwarnings("ignore:Chains? .* left out")  # how far they are is a matter of time
 def test_a_run_goes_on_from_wherever_it_stopped(tmp_path: Path, whole: tc.Trace) -> None:
     for stop in (1, 100, 300):
         part = sample(tmp_path, progress=stop_after(stop))
         assert part.is_interrupted
-        np.testing.assert_array_equal(part.position["a"], whole.position["a"][:, : part.num_draws])
+        chains = np.setdiff1d(np.arange(CHAINS), list(part.left_out))
+        np.testing.assert_array_equal(part.position["a"], whole.position["a"][chains, : part.num_draws])
     assert not sample(tmp_path).is_interrupted
     found = sample(tmp_path)  # nothing is left to do
     assert_same(found, whole)
@@ -140,7 +144,7 @@ def test_a_folder_in_use_or_of_others_is_refused(tmp_path: Path) -> None:
 
 def test_files_that_were_changed_are_refused(tmp_path: Path) -> None:
     sample(tmp_path, progress=stop_after(200))
-    for name, said in (("state", "checksum"), ("manifest", "checksum"), ("draws.bin", "draws of chain 0 is not right")):
+    for name, said in (("state", "changed"), ("manifest", "changed"), ("draws.bin", "draws of chain 0 is not right")):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
         with pytest.raises(tc.CheckpointError, match=said):
@@ -190,6 +194,39 @@ def test_a_full_disk_loses_no_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert_same(sample(tmp_path), whole)
 
 
+def test_draws_outlive_their_folder(tmp_path: Path, whole: tc.Trace) -> None:
+    def remove(done: int, _: int) -> None:
+        if done > 200:
+            shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+    with pytest.raises(tc.SamplingError, match="cannot be written: No such file or directory") as raised:
+        sample(tmp_path / "run", progress=remove)
+    kept = raised.value.trace
+    assert kept.num_draws >= 4
+    np.testing.assert_array_equal(kept.position["a"], whole.position["a"][:, : kept.num_draws])
+
+
+def test_a_folder_of_links_is_not_followed(tmp_path: Path) -> None:
+    """A folder from somebody else must not write to other files, wait for ever, or fill the memory."""
+    precious = tmp_path / "precious"
+    precious.write_text("thesis")
+    sample(tmp_path / "run", progress=stop_after(100))
+    for name in ("draws.bin", "lock", "manifest", "state"):
+        file, aside = tmp_path / "run" / name, tmp_path / "aside"
+        file.rename(aside)
+        file.symlink_to(precious)
+        with pytest.raises(tc.CheckpointError, match=f"{name} is a link"):
+            sample(tmp_path / "run")
+        file.unlink()
+        os.mkfifo(file)
+        with pytest.raises(tc.CheckpointError, match=f"{name} is no plain file"):
+            sample(tmp_path / "run")
+        aside.rename(file)
+    (tmp_path / "run" / ".state.part").symlink_to(precious)
+    sample(tmp_path / "run")
+    assert precious.read_text() == "thesis"
+
+
 def test_too_little_room_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(tc.CheckpointError, match=r"take 1\.\de-05 GB, and .* has 1e-06 GB of room"):
@@ -215,6 +252,17 @@ def test_a_trace_goes_on(whole: tc.Trace) -> None:
         whole.extend(3)  # ty: ignore[invalid-argument-type]
     with pytest.raises(ValueError, match="the chains of both must be the same; got 8 and 4"):
         whole.extend(sample(num_chains=4))
+
+
+@pytest.mark.parametrize("num_chains", [1, 4])
+def test_numbers_that_could_be_a_vector_go_on(tmp_path: Path, num_chains: int) -> None:
+    """Four numbers could be one position of four coordinates, for this posterior; where a run goes on, they are not."""
+    posterior = tc.Posterior(lambda t: -jnp.sum(t**2), lambda t, x: -0.5 * jnp.sum((x - t) ** 2))
+    kernel = tc.MetropolisHastings(posterior, tc.Shuffled(DATA, 50), proposal=tc.RandomWalk(0.05))
+    part = sample(tmp_path, kernel=kernel, initial=0.0, num_chains=num_chains)
+    assert_same(tc.resume(tmp_path, kernel, scan=0, progress=False), part)
+    more = sample(kernel=kernel, initial=part, num_chains=1, key=jax.random.key(1))
+    assert part.extend(more).position.shape == (num_chains, 2 * DRAWS)
 
 
 @pytest.mark.slow

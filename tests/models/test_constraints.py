@@ -32,6 +32,7 @@ CASES: dict[str, tuple[Constraint, Callable[[Any], Any], tuple[int, ...], Any]] 
     "unit interval": (unit_interval, lambda c: c.unit_interval, (), ...),
     "interval": (interval(-3.0, 5.0), lambda c: c.interval(-3.0, 5.0), (), ...),
     "ordered": (ordered, lambda c: c.ordered_vector, (4,), ...),
+    "one number in order": (ordered, lambda c: c.ordered_vector, (1,), ...),
     "simplex": (simplex, lambda c: c.simplex, (4,), (..., slice(-1))),
     "two numbers of a simplex": (simplex, lambda c: c.simplex, (1,), (..., slice(-1))),
     "cholesky": (cholesky_correlation, lambda c: c.corr_cholesky, (6,), (..., *np.tril_indices(4, -1))),
@@ -129,15 +130,44 @@ def test_a_wrong_jacobian_is_noticed() -> None:
         assert abs(float(jnp.trapezoid(jnp.exp(by_u), u)) - 1) > 0.1
 
 
+def test_derivatives_are_finite_however_far_out() -> None:
+    """A gradient of NaN would be the end of a search for the mode."""
+    far = np.array([80.0, 89.0, 104.0, 720.0, 1e30], np.float32)
+    for constraint, size in [
+        (positive, 1),
+        (greater_than(-1e30), 1),
+        (less_than(1e6), 1),
+        (unit_interval, 1),
+        (interval(-3, 5), 1),
+        (ordered, 4),
+        (simplex, 3),
+        (cholesky_correlation, 6),
+    ]:
+        u = jnp.asarray(np.repeat(np.concatenate([-far, far])[:, None], size, 1))
+        t, slope = jax.jit(jax.vmap(lambda u, of=constraint: (of.constrain(u), jax.jacrev(of.constrain)(u))))(u)
+        assert bool(jnp.isfinite(t).all() & jnp.isfinite(slope).all()), constraint
+
+
+def test_ordered_numbers_differ_where_gaps_are_lost_in_rounding() -> None:
+    first = np.array([0.0, 1e-30, -1e-30, 1.0, -87.0, 1e6, -1e30], np.float32)
+    for gap in (-10.0, -20.0, -87.0, -1e30):
+        u = np.full((len(first), 4), gap, np.float32)
+        u[:, 0] = first
+        assert not ordered.violated(np.asarray(jax.jit(ordered.constrain)(u)))
+
+
 @pytest.mark.parametrize(
     ("constraint", "value", "words"),
     [
         (positive, 0.0, "must be greater than 0"),
         (positive, math.nan, "must be greater than 0"),
+        (positive, math.inf, "must be finite"),
+        (less_than(2), -math.inf, "must be finite"),
         (greater_than(2), [3.0, 1.0], "must be greater than 2"),
         (less_than(2), 2.0, "must be less than 2"),
         (unit_interval, 1.0, "must be between 0 and 1"),
         (interval(2, 3), 1.0, "must be between 2 and 3"),
+        (interval(1, 1 + 2**-26), 1.0, "must be between 1 and 1.00000001"),
         (ordered, [1.0, 1.0], "must be in ascending order, all different"),
         (simplex, [0.5, 0.6], "must be positive numbers that add up to 1"),
         (simplex, [0.0, 1.0], "must be positive numbers that add up to 1"),
@@ -152,10 +182,10 @@ def test_what_violates_a_constraint(constraint: Constraint, value: Any, words: s
 
 @pytest.mark.parametrize(
     ("constraint", "shape"),
-    [(simplex, (1,)), (simplex, ()), (ordered, (1,)), (cholesky_correlation, (1, 1)), (cholesky_correlation, (2, 3))],
+    [(simplex, (1,)), (simplex, ()), (ordered, ()), (cholesky_correlation, (1, 1)), (cholesky_correlation, (2, 3))],
 )
 def test_shapes_that_no_value_has(constraint: Constraint, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"of 2 or more .*got shape"):
+    with pytest.raises(ValueError, match=r"of [12] or more .*got shape"):
         constraint.shape(shape)
 
 

@@ -12,14 +12,16 @@ import hashlib
 import json
 import math
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 _MAGIC, _LENGTH, _HASH = b"tallchain checkpoint 1\n", 8, 16
 _KINDS = "biuf"  # of numbers: truth, whole, unsigned, floating
+_PIECE, _LONGEST_HEADER = 2**20, 2**26  # bytes: to read at a time; more is no header
 
 
 class CheckpointError(ValueError):
@@ -43,7 +45,8 @@ def replace_file(path: Path, pieces: list[Any], *, is_flushed: bool = True) -> N
     """Write pieces of bytes under a temporary name, and rename it."""
     temporary = path.with_name(f".{path.name}.part")
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:  # not to where a link leads
             for piece in pieces:
                 file.write(piece)
             file.flush()
@@ -68,33 +71,78 @@ def flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def open_plain(path: Path, flags: int) -> int:
+    """Open a file in a folder that may be from somebody else: not what a link leads to, and nothing that waits."""
+    if path.is_symlink():
+        raise CheckpointError(f"{path} is a link; files of a checkpoint are plain files.")
+    handle = os.open(
+        path, flags | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")), 0o644
+    )
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise CheckpointError(f"{path} is no plain file.")
+    return handle
+
+
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return facts and arrays, or refuse a file that `write` has not written as it is."""
     try:
-        found = path.read_bytes()
-        begin = len(_MAGIC) + _LENGTH
-        length = int.from_bytes(found[len(_MAGIC) : begin], "little")
-        is_whole = found.startswith(_MAGIC) and len(found) >= begin + length + _HASH
-        if not is_whole or hashlib.blake2b(found[:-_HASH], digest_size=_HASH).digest() != found[-_HASH:]:
-            raise CheckpointError(f"{path} was cut short or changed: its checksum is not right.")
-        header = json.loads(found[begin : begin + length])
-        return dict(header["facts"]), _arrays(found, begin + length, header["arrays"])
+        with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+            end = os.fstat(file.fileno()).st_size - _HASH
+            header, entries = _header(file)
+            if file.tell() + sum(each.size for each in entries) != end or not _is_whole(file, end):
+                raise CheckpointError(f"{path} was cut short or changed: its checksum is not right.")
+            return dict(header["facts"]), {each.name: each.read(file) for each in entries}
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(f"{path} is no checkpoint, or a broken one: {error}.") from error
+        raise CheckpointError(f"{path} is no checkpoint, or was cut short or changed: {error}.") from error
 
 
-def _arrays(found: bytes, at: int, entries: list[Any]) -> dict[str, np.ndarray]:
-    arrays = {}
-    for name, kind, shape in entries:
-        dtype, count = np.dtype(kind), math.prod(shape)
-        if dtype.kind not in _KINDS or count < 0 or at + count * dtype.itemsize > len(found) - _HASH:
-            raise ValueError(f"array {name!r} of type {kind} and shape {shape} does not fit")
-        arrays[name] = np.frombuffer(found, dtype, count, at).reshape(shape).copy()
-        at += count * dtype.itemsize
-    if at != len(found) - _HASH:
-        raise ValueError(f"{len(found) - _HASH - at} bytes too many")
-    return arrays
+class _Entry(NamedTuple):
+    """An array of a file."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, kind: str, shape: list[int]) -> _Entry:
+        dtype = np.dtype(kind)
+        if dtype.kind not in _KINDS or any(size < 0 for size in shape):
+            raise ValueError(f"array {name!r} cannot be of type {kind} and shape {shape}")
+        return cls(name, dtype, tuple(shape))
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self, file: BinaryIO) -> np.ndarray:
+        """Return the numbers that come next."""
+        return np.frombuffer(file.read(self.size), self.dtype).reshape(self.shape).copy()
+
+
+def _header(file: BinaryIO) -> tuple[dict[str, Any], list[_Entry]]:
+    """Read what a file says it holds."""
+    if file.read(len(_MAGIC)) != _MAGIC:
+        raise ValueError("it begins otherwise")
+    length = int.from_bytes(file.read(_LENGTH), "little")
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"a header of {length} bytes is too long")
+    header = json.loads(file.read(length))
+    return header, [_Entry.of(*entry) for entry in header["arrays"]]
+
+
+def _is_whole(file: BinaryIO, end: int) -> bool:
+    """Whether the hash is right, which begins at the end; a large file is not read at once."""
+    numbers = file.tell()
+    file.seek(0)
+    total = hashlib.blake2b(digest_size=_HASH)
+    while piece := file.read(min(_PIECE, end - file.tell())):
+        total.update(piece)
+    is_right = file.read() == total.digest()
+    file.seek(numbers)
+    return is_right

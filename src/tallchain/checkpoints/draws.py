@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tallchain.checkpoints.container import CheckpointError
+from tallchain.checkpoints.container import CheckpointError, open_plain
 
 _IN_MEMORY = 2**24  # bytes: smaller files are read as a whole, larger ones where they are needed
 
@@ -37,7 +37,7 @@ class DrawsFile:
         self._writing = writing
         self.path, self.shape = path, shape
         self.sums = np.zeros(shape[0], np.uint32) if sums is None else sums.astype(np.uint32)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        self._file = open_plain(path, os.O_RDWR | os.O_CREAT)
         self._turn = threading.Lock()
         self._mapped: np.ndarray | None = None
 
@@ -78,10 +78,12 @@ class DrawsFile:
         size = 4 * math.prod(self.shape)
         if os.fstat(self._file).st_size < size:
             os.ftruncate(self._file, size)  # what is added takes no room
-        if size <= _IN_MEMORY:
-            return np.fromfile(self.path, np.uint32, math.prod(self.shape)).reshape(self.shape)
         if self._mapped is None:
-            self._mapped = np.asarray(np.memmap(self.path, np.uint32, "r", shape=self.shape))
+            with os.fdopen(os.dup(self._file), "rb") as file:  # its name may be gone
+                if size <= _IN_MEMORY:
+                    file.seek(0)
+                    return np.fromfile(file, np.uint32, math.prod(self.shape)).reshape(self.shape)
+                self._mapped = np.asarray(np.memmap(file, np.uint32, "r", shape=self.shape))
         return self._mapped
 
     def close(self) -> None:

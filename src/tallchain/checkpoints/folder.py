@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from tallchain.checkpoints import container
-from tallchain.checkpoints.container import CheckpointError
+from tallchain.checkpoints.container import CheckpointError, open_plain
 from tallchain.checkpoints.identity import Description, differences
 
 MANIFEST, STATE, DRAWS, LOCK = "manifest", "state", "draws.bin", "lock"
@@ -39,18 +39,18 @@ class Folder:
         self._lock = -1
 
     def __enter__(self) -> Self:
-        if self.path.exists() and not self.path.is_dir():
-            raise CheckpointError(f"`{self.call}`: {self.path} is a file; a checkpoint is a folder.")
-        with self.writing():
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if not _locked(self._lock):
-                raise CheckpointError(
-                    f"`{self.call}`: another process is working on the checkpoint {self.path}. Wait until it has "
-                    "ended, or give another folder."
-                )
-            self._check_contents()
+            with self.writing():
+                if self.path.exists() and not self.path.is_dir():
+                    raise CheckpointError(f"`{self.call}`: {self.path} is a file; a checkpoint is a folder.")
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._check_contents()
+                self._lock = open_plain(self.path / LOCK, os.O_RDWR | os.O_CREAT)
+                if not _locked(self._lock):
+                    raise CheckpointError(
+                        f"`{self.call}`: another process is working on the checkpoint {self.path}. Wait until it has "
+                        "ended, or give another folder."
+                    )
         except BaseException:
             self.__exit__()
             raise
@@ -103,7 +103,8 @@ class Folder:
         if not path.exists():
             raise CheckpointError(f"`{self.call}`: {self.path} holds no checkpoint: there is no {path.name}.")
         found = container.read(path)
-        if not isinstance(found[0].get("identity"), dict):
+        identity = found[0].get("identity")
+        if not (isinstance(identity, dict) and all(isinstance(of, str) for of in identity.values())):
             raise CheckpointError(f"{path} is no manifest of a run.")
         return found
 

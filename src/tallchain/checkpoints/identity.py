@@ -1,17 +1,21 @@
 """What determines the draws of a run, in words that can be compared: kernel, data, key, arguments, versions.
 
-Arrays are told apart by type, shape and checksum; functions by name, instructions, and what they read from outside. Two
-runs of the same description have the same draws.
+Arrays are told apart by type, shape and checksum; functions and classes of the user by their instructions, and what
+they read from outside (see `reading`); those of an installed package by name and version. Two runs of the same
+description have the same draws.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import enum
 import functools
-import hashlib
 import platform
+import re
 import types
 import zlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from itertools import islice
@@ -22,13 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
 
+from tallchain.checkpoints.reading import hash_of_code, is_installed, members, origin, outside
 from tallchain.cores import num_cores
 from tallchain.functions import Function
 
 _PART = 2**26  # bytes of an array whose checksum one thread makes at a time
-_DEEPEST = 12
 _SHOWN = 4  # differences in a message
-_LONGEST = 60  # characters of a value in a message
+_LONGEST, _LONGEST_QUOTE = 60, 500  # characters of a value: in a message, and in a description
+
+_CONTAINERS = Mapping | list | tuple | collections.deque
 
 Description = dict[str, str]
 """Value by path, e.g. "kernel.proposal.scale"."""
@@ -37,7 +43,7 @@ Description = dict[str, str]
 def described(name: str, value: Any) -> Description:
     """Describe a value, a part or any nest of them."""
     found: Description = {}
-    _describe(name, value, found, ())
+    _describe(name, value, found, {}, ())
     return found
 
 
@@ -74,102 +80,86 @@ def _brief(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _describe(name: str, value: Any, found: Description, above: tuple[int, ...]) -> None:
-    """Describe a value at a path; `above` are the objects that hold it, so that circles end."""
-    if id(value) in above or len(above) > _DEEPEST:
-        return
-    inner = (*above, id(value))
+Parts = Mapping[str, Any]
+"""What a value consists of, by what is added to its path."""
+
+
+def _describe(name: str, value: Any, found: Description, seen: dict[int, Any], above: tuple[int, ...]) -> None:
+    """Describe a value at a path.
+
+    Functions, classes and objects are taken apart where they are met first: `seen` has them. Containers may be made
+    again from call to call, so each is taken apart, unless it is in itself: `above` has those that hold this one.
+    """
     if isinstance(value, Function):
-        _describe(name, value.function, found, inner)
-    elif isinstance(value, jax.Array | np.ndarray | np.generic):
-        found[name] = _of_array(value)
-    elif isinstance(value, functools.partial | types.MethodType | types.FunctionType):
-        _of_function(name, value, found, inner)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found[name] = type(value).__qualname__
-        for field in dataclasses.fields(value):
-            _describe(f"{name}.{field.name}", getattr(value, field.name, None), found, inner)
-    elif isinstance(value, dict):
-        found[name] = f"dict of {len(value)}"
-        for key, of in value.items():
-            _describe(f"{name}[{key!r}]", of, found, inner)
-    elif isinstance(value, list | tuple):
-        found[name] = f"{type(value).__name__} of {len(value)}"
-        names = getattr(value, "_fields", None)
-        for i, of in enumerate(value):
-            _describe(f"{name}.{names[i]}" if names else f"{name}[{i}]", of, found, inner)
-    else:
-        _of_other(name, value, found, inner)
-
-
-def _of_other(name: str, value: Any, found: Description, above: tuple[int, ...]) -> None:
-    """Numbers, text and None as they are; classes and what is built in by name; other objects by their fields."""
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        found[name] = repr(value)
-    elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType) or not hasattr(value, "__dict__"):
-        called = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-        found[name] = called or type(value).__qualname__
-    elif isinstance(said := getattr(value, "identity", None), str):
-        found[name] = said
-    elif hasattr(value, "__wrapped__"):  # by jax.jit and the like
-        _describe(name, value.__wrapped__, found, above)
-    else:
-        found[name] = type(value).__qualname__
-        for field, of in vars(value).items():
-            _describe(f"{name}.{field}", of, found, above)
-
-
-def _of_function(name: str, function: Any, found: Description, above: tuple[int, ...]) -> None:
-    """Take apart what is made of another function."""
-    if isinstance(function, types.FunctionType):
-        _of_plain_function(name, function, found, above)
+        value = value.function
+    found[name], parts = _taken_apart(value)
+    if not parts or id(value) in seen or id(value) in above:
         return
-    parts = {"function": getattr(function, "func", None) or function.__func__}
-    if isinstance(function, types.MethodType):
-        parts |= {"self": function.__self__}
+    if not isinstance(value, _CONTAINERS) and not dataclasses.is_dataclass(value):
+        seen[id(value)] = value
+    for suffix, of in parts.items():
+        _describe(f"{name}{suffix}", of, found, seen, (*above, id(value)))
+
+
+def _taken_apart(value: Any) -> tuple[str, Parts]:
+    """Return one line on a value, and its parts."""
+    kind, parts = type(value), {}
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        line = _of_array(value)
+    elif isinstance(value, set | frozenset):
+        line = f"{kind.__name__} {sorted(map(_quoted, value))}"
+    elif isinstance(value, types.ModuleType):
+        line = origin(value.__name__)
+    elif isinstance(value, type):
+        line, parts = value.__qualname__, {} if is_installed(value.__module__) else members(value)
+    elif isinstance(value, types.FunctionType):
+        version = f", {origin(value.__module__)}" if is_installed(value.__module__) else ""
+        line, parts = f"{value.__qualname__} {hash_of_code(value.__code__)}{version}", outside(value)
+    elif isinstance(said := getattr(value, "identity", None), str):  # of what reads files, wherever they are
+        line = said
+    elif value is None or isinstance(value, bool | int | float | complex | str | bytes | enum.Enum):
+        line = _quoted(value)
     else:
-        parts |= {"arguments": function.args, "names": function.keywords}
-    for part, of in parts.items():
-        _describe(f"{name}.{part}", of, found, above)
+        parts = _parts_of(value)
+        line = f"{kind.__qualname__} of {len(value)}" if isinstance(value, _CONTAINERS) else kind.__qualname__
+        if not parts and not isinstance(value, _CONTAINERS):
+            line = _quoted(value)
+        if not is_installed(kind.__module__):
+            parts = {".class": kind} | parts
+    return line, parts
 
 
-def _of_plain_function(name: str, function: types.FunctionType, found: Description, above: tuple[int, ...]) -> None:
-    """By its instructions and what it reads: constants, defaults, enclosing variables, and globals that are data."""
-    found[name] = f"{function.__qualname__} {_hash_of_code(function.__code__)}"
-    _describe(f"{name}.defaults", function.__defaults__ or (), found, above)
-    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            _describe(f"{name}.{variable}", cell.cell_contents, found, above)
-        except ValueError:  # not filled yet
-            found[f"{name}.{variable}"] = "empty"
-    if function.__module__.partition(".")[0] in ("tallchain", "jax", "numpy"):
-        return  # their versions are compared
-    for variable in _names_in(function.__code__):
-        if variable in function.__globals__:
-            of = function.__globals__[variable]
-            if isinstance(of, bool | int | float | str | np.ndarray | np.generic | jax.Array | types.FunctionType):
-                _describe(f"{name}.{variable}", of, found, above)
+def _parts_of(value: Any) -> dict[str, Any]:
+    """What an object holds; nothing, if it does not say."""
+    if isinstance(value, functools.partial):
+        found = {".function": value.func, ".arguments": value.args, ".names": value.keywords}
+    elif isinstance(value, types.MethodType):
+        found = {".function": value.__func__, ".self": value.__self__}
+    elif dataclasses.is_dataclass(value):
+        found = {f".{each.name}": getattr(value, each.name, None) for each in dataclasses.fields(value)}
+    elif isinstance(value, Mapping):
+        found = {f"[{_quoted(key)}]": of for key, of in value.items()}
+    elif isinstance(value, _CONTAINERS):
+        names = getattr(value, "_fields", None)
+        found = {f".{names[i]}" if names else f"[{i}]": of for i, of in enumerate(value)}
+    elif hasattr(value, "__wrapped__"):  # by jax.jit and the like
+        found = {"": value.__wrapped__}
+    else:
+        slots = [name for base in type(value).__mro__ for name in _slots_of(base) if hasattr(value, name)]
+        found = {f".{name}": getattr(value, name) for name in slots}
+        found |= {f".{name}": of for name, of in getattr(value, "__dict__", {}).items()}
+    return found
 
 
-def _names_in(code: types.CodeType) -> list[str]:
-    inner = [name for const in code.co_consts if isinstance(const, types.CodeType) for name in _names_in(const)]
-    return list(dict.fromkeys((*code.co_names, *inner)))
+def _slots_of(kind: type) -> tuple[str, ...]:
+    names = vars(kind).get("__slots__", ())
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _hash_of_code(code: types.CodeType) -> str:
-    total = hashlib.blake2b(digest_size=8)
-
-    def add(code: types.CodeType) -> None:
-        total.update(code.co_code)
-        total.update(repr((code.co_names, code.co_varnames)).encode())
-        for const in code.co_consts:
-            if isinstance(const, types.CodeType):
-                add(const)
-            else:
-                total.update((repr(sorted(map(repr, const))) if isinstance(const, frozenset) else repr(const)).encode())
-
-    add(code)
-    return total.hexdigest()
+def _quoted(value: Any) -> str:
+    """As Python writes it, without where it is in memory; what is long by its checksum."""
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST]} {zlib.crc32(text.encode()):08x}"
 
 
 def _of_array(array: Any) -> str:
@@ -177,7 +167,7 @@ def _of_array(array: Any) -> str:
         array = jr.key_data(array)
     found = np.asarray(array)
     if found.dtype == object:
-        return repr(found.tolist())
+        return _quoted(found.tolist())
     if found.size == 1 and found.ndim == 0:
         return f"{found.dtype} {found}"
     return f"{found.dtype}{list(found.shape)} {checksum(found)}"

@@ -40,6 +40,7 @@ from tallchain.prepared import Prepared
 from tallchain.progress import Show, shown
 from tallchain.proposals.transition import SurrogatePosterior
 from tallchain.sample import drawn
+from tallchain.starts import PerChain
 from tallchain.surrogates.settling import Settled
 from tallchain.types import Array, PyTree, Verdict
 
@@ -212,9 +213,9 @@ def _more(
 ) -> Trace:
     """Draw some more; whatever happens, the draws before are not lost."""
     if before is None:
-        return drawn(key, kernel, starts, count, num_warmup=warmup, **options)
+        return drawn(key, kernel, PerChain(starts), count, num_warmup=warmup, **options)
     try:
-        found = drawn(key, kernel, last_positions(before), count, **options)
+        found = drawn(key, kernel, PerChain(last_positions(before)), count, **options)
     except KeyboardInterrupt:
         return dataclasses.replace(before, is_interrupted=True)
     except SamplingError as error:

@@ -63,7 +63,7 @@ class GreaterThan(Constraint):
     def constrain(self, u: Array) -> Array:
         """low + exp(u)."""
         least, most = _inside(u.dtype, self.low, math.inf)
-        return jnp.clip(self.low + jnp.exp(u), least, most)
+        return jnp.clip(self.low + _exp(u), least, most)
 
     def unconstrain(self, t: Array) -> Array:
         """log(t - low)."""
@@ -75,7 +75,7 @@ class GreaterThan(Constraint):
 
     def violated(self, t: np.ndarray) -> str:
         """It must be greater."""
-        return "" if np.all(t > self.low) else f"must be greater than {self.low:g}"
+        return _not_finite(t) if np.all(t > self.low) else f"must be greater than {self.low:g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,7 @@ class LessThan(Constraint):
     def constrain(self, u: Array) -> Array:
         """high - exp(u)."""
         least, most = _inside(u.dtype, -math.inf, self.high)
-        return jnp.clip(self.high - jnp.exp(u), least, most)
+        return jnp.clip(self.high - _exp(u), least, most)
 
     def unconstrain(self, t: Array) -> Array:
         """log(high - t)."""
@@ -99,7 +99,7 @@ class LessThan(Constraint):
 
     def violated(self, t: np.ndarray) -> str:
         """It must be less."""
-        return "" if np.all(t < self.high) else f"must be less than {self.high:g}"
+        return _not_finite(t) if np.all(t < self.high) else f"must be less than {self.high:g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,12 +125,15 @@ class Interval(Constraint):
     def violated(self, t: np.ndarray) -> str:
         """It must be between."""
         is_inside = np.all((t > self.low) & (t < self.high))
-        return "" if is_inside else f"must be between {self.low:g} and {self.high:g}"
+        return "" if is_inside else f"must be between {self.low:.9g} and {self.high:.9g}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Ordered(Constraint):
-    """t_1 = u_1 and t_k = t_(k-1) + exp(u_k): the Jacobian is triangular, and its log determinant sum_(k>1) u_k."""
+    """t_1 = u_1 and t_k = t_(k-1) + exp(u_k): the Jacobian is triangular, and its log determinant sum_(k>1) u_k.
+
+    A gap that is lost in rounding is as small as the numbers allow, so that they are all different.
+    """
 
     @property
     def num_axes(self) -> int:
@@ -139,7 +142,17 @@ class Ordered(Constraint):
 
     def constrain(self, u: Array) -> Array:
         """Add up the gaps."""
-        return jnp.cumsum(jnp.concatenate([u[..., :1], jnp.exp(u[..., 1:])], -1), -1)
+        least, most = _inside(u.dtype, -math.inf, math.inf)
+
+        def add(before: Array, gap: Array) -> tuple[Array, Array]:
+            here = jax.lax.stop_gradient(before)
+            after = jnp.maximum(jnp.nextafter(here, most), here + jnp.finfo(u.dtype).tiny)
+            sum_ = jnp.clip(before + gap, after, most)
+            return sum_, sum_
+
+        first = jnp.clip(u[..., 0], least, most)
+        _, others = jax.lax.scan(add, first, jnp.moveaxis(_exp(u[..., 1:]), -1, 0))
+        return jnp.concatenate([first[..., None], jnp.moveaxis(others, 0, -1)], -1)
 
     def unconstrain(self, t: Array) -> Array:
         """Take the logarithms of the gaps."""
@@ -156,7 +169,7 @@ class Ordered(Constraint):
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The same."""
-        _check_length("an ordered vector", shape)
+        _check_length("an ordered vector", shape, 1)
         return shape
 
 
@@ -205,7 +218,7 @@ class Simplex(Constraint):
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """One fewer."""
-        _check_length("a simplex", shape)
+        _check_length("a simplex", shape, 2)
         return (*shape[:-1], shape[-1] - 1)
 
 
@@ -304,9 +317,18 @@ def _check_number(call: str, **values: Any) -> None:
             raise ValueError(f"`{call}({name}=...)` must be a finite number; got {brief(value)}.")
 
 
-def _check_length(what: str, shape: tuple[int, ...]) -> None:
-    if not shape or shape[-1] < 2:
-        raise ValueError(f"must be {what} of 2 or more numbers; got shape {shape}")
+def _check_length(what: str, shape: tuple[int, ...], least: int) -> None:
+    if not shape or shape[-1] < least:
+        raise ValueError(f"must be {what} of {least} or more numbers; got shape {shape}")
+
+
+def _not_finite(t: np.ndarray) -> str:
+    return "" if np.all(np.isfinite(t)) else "must be finite"
+
+
+def _exp(u: Array) -> Array:
+    """exp(u), or the greatest number: infinity would have the gradient NaN."""
+    return jnp.exp(jnp.minimum(u, math.log(float(jnp.finfo(u.dtype).max)) * (1 - float(jnp.finfo(u.dtype).eps))))
 
 
 def _inside(dtype: Any, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
