@@ -32,7 +32,7 @@ PLAN = [
             "abilities",
         )
     },
-    {"host": ("progress", "interrupts", "memory", "command")},
+    {"host": ("crew", "progress", "interrupts", "memory", "command")},
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets", "tables")},
     {name: (name,) for name in ("surrogates", "bounds", "formulas")},
     {"packs": ("packs",)},
@@ -40,7 +40,7 @@ PLAN = [
     {"lockstep": ("lockstep", "runner", "machines", "census", "packing", "chunks", "digest", "mixing")},
     {"checking": ("checking",)},
     {"checkpoints": ("checkpoints",)},
-    {"sample": ("sample", "ending", "resuming", "rounds", "starts", "warmup", "tuning")},
+    {"sample": ("sample", "ending", "resuming", "processes", "rounds", "starts", "warmup", "tuning")},
     {"prepare": ("prepare", "prepared", "weighing")},
     {"plots": ("plots",)},
     {"report": ("report",)},
@@ -48,7 +48,7 @@ PLAN = [
     {"bridges": ("bridges",)},
     {"tallchain": ("__init__",)},
     {"experiments": ("experiments", "pictures")},
-    {"cli": ("cli", "fit_commands", "pack_command", "reproduce", "__main__")},
+    {"cli": ("cli", "fit_commands", "pack_command", "launch_command", "reproduce", "__main__")},
 ]
 LEVEL = {room: level for level, rooms in enumerate(PLAN) for room in rooms}
 ROOM = {module: room for rooms in PLAN for room, modules in rooms.items() for module in modules}

@@ -106,8 +106,8 @@ class DividedSource(Source, Protocol):
     def round_length(self, num_chains: int) -> int:
         """Draws of a chain between two parts, of a long run."""
 
-    def at_part(self, number: int) -> Source:
-        """Return the source in another part, counted on beyond the last."""
+    def at_part(self, number: int) -> Source | None:
+        """Return the source in another part, counted on beyond the last; None if another process has it."""
 
 
 @runtime_checkable

@@ -78,7 +78,9 @@ def fill(
         if is_on:
             run.dispatch(last=num_draws, turns=turns)
         while is_on:
-            draw, chunk = run.collect()
+            draw, chunk = run.collect(is_interrupted=interrupt.is_set())
+            if run.is_interrupted:  # another process was
+                interrupt.set()
             began, seconds = time.perf_counter(), time.perf_counter() - began
             pace = _CHUNK_SECONDS / seconds
             turns = min(max(_FEWEST_TURNS, int(turns * min(max(pace, 0.25), 16 if pace > 64 else 4))), _MOST_TURNS)

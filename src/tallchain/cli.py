@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 import tallchain
-from tallchain import fit_commands, pack_command
+from tallchain import fit_commands, launch_command, pack_command
 from tallchain.acceptance import Barker, Metropolis, MinibatchBarker
 from tallchain.checking.summary import Summary
 from tallchain.checking.trace import Trace
@@ -83,6 +83,7 @@ def build_app() -> typer.Typer:
     for command in (fit_commands.fit, fit_commands.predict, fit_commands.summary, fit_commands.check):
         app.command()(command)
     app.command()(pack_command.pack)
+    app.command()(launch_command.launch)
     app.command()(demo)
     app.command()(audit)
     reproduce = typer.Typer(invoke_without_command=True)

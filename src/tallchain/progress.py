@@ -8,6 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol
 
+from tallchain import crew
+
 _EVERY = 10.0  # seconds between two lines, at least
 _SHARE = 0.05  # of the time so far between two lines: a run of hours does not fill a file
 
@@ -30,7 +32,7 @@ def shown(wanted: bool, what: str, total: int | None = None, *, is_step: bool = 
         total: how much there is to do; None if nobody knows.
         is_step: towards something else: its line makes room for the next one.
     """
-    if not wanted:
+    if not (wanted and crew.is_first()):
         yield lambda done, words="", total=None: None
         return
     try:

@@ -47,11 +47,15 @@ class Rounds(NamedTuple):
         return set(range(first, self.num_warmup + self.num_samples, self.length)) - {0}
 
     def divided(self, kernel: Any, draw: int) -> list[Any]:
-        """Return the kernels of a draw: those of the parts that chains are in, a group of them in each."""
+        """Return the kernels of a draw: those of the parts that chains are in, a group of them in each.
+
+        None in place of one whose rows another process has.
+        """
         first = (draw - self.num_warmup) // self.length  # of the warm-up, below 0
         slots, step = self.num_slots, self.num_parts // self.num_slots
         numbers = [(first + slot * step) % self.num_parts for slot in range(slots)]
-        return [replace(kernel, source=kernel.source.at_part(number)) for number in numbers]
+        sources = [kernel.source.at_part(number) for number in numbers]
+        return [None if source is None else replace(kernel, source=source) for source in sources]
 
     def note(self, num_draws: int) -> tuple[str, ...]:
         """Say so if so many draws after the warm-up are no whole tours."""

@@ -19,6 +19,7 @@ from jax import random as jr
 from tallchain.abilities import PlacedSource
 from tallchain.census import census_of, is_time_now, read_on
 from tallchain.cores import divisor, num_cores
+from tallchain.crew import Crew, current
 from tallchain.functions import calls_lapack
 from tallchain.kernel import MetropolisHastings
 from tallchain.lockstep import LONG, SHORT, Drawn, shapes_of, waiting
@@ -88,33 +89,62 @@ class Runner:
         divided: Callable[[Any, int], list[Any]] = lambda kernel, draw: [kernel],
     ) -> None:
         self._kernel, self._schedule, self._divided = kernel, schedule, divided
-        self._places = [_Place(each, schedule) for each in divided(kernel, 0)]
+        self._crew = current()
+        self._places = self._placed(0)
         self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
         self.slots = 0  # of a chunk, for each chain: by the device memory that one slot of all chains takes
         self._draw_ahead, self._run = SHORT if is_short else LONG
-        self._num_groups = groups or (num_groups(len(keys)) if len(self._places) == 1 else len(self._places))
+        self._num_groups = groups or self._find_groups(len(keys))
         self._words = _split(np.asarray(jr.key_data(keys)), self._num_groups)
-        self._lanes: list[Lane] = []
+        self._lanes: list[Lane | None] = []
+        """Those of the groups; None for one that another process runs."""
+        self._others: dict[int, tuple[np.ndarray, PyTree]] = {}
+        """Of such groups: how many draws their chains have, and where they are."""
+        self._before = np.zeros(0, np.int64)
+        """How many draws the chains had before the chunk."""
+        self.is_interrupted = False
+        """Whether a process was interrupted before the last chunk was collected."""
         self._running: list[Callable[[], tuple[Lane, Array]]] = []
         self._programs: dict[Any, _Programs] = {}
         """By device."""
         self._read_on: dict[Any, Any] = {}
         """The program of a census, by device, if it is a program apart and was needed."""
 
-    def _place(self, group: int) -> _Place:
-        return self._places[group * len(self._places) // self._num_groups]
+    def _placed(self, draw: int) -> list[_Place | None]:
+        kernels = self._divided(self._kernel, draw)
+        return [None if each is None else _Place(each, self._schedule) for each in kernels]
+
+    def _find_groups(self, num_chains: int) -> int:
+        """One for each core, or for each place."""
+        if self._crew is None:
+            return num_groups(num_chains) if len(self._places) == 1 else len(self._places)
+        here = sum(place is not None for place in self._places)
+        cores = num_groups(num_chains // len(self._places)) if here == 1 else 1
+        said = self._crew.gather("the number of cores", str(cores).encode())
+        return len(self._places) * min(map(int, said))
+
+    def _here(self) -> list[tuple[int, _Place]]:
+        """Return the groups that this process runs, and where."""
+        places = (self._places[group * len(self._places) // self._num_groups] for group in range(self._num_groups))
+        return [(group, place) for group, place in enumerate(places) if place is not None]
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Begin with a draw, the first by default, of every chain; compiles everything."""
         if draw:
-            self._places = [_Place(each, self._schedule) for each in self._divided(self._kernel, draw)]
-        parts = _split(carried(self._places[0].kernel, positions), self._num_groups)
-        for group, part in enumerate(parts):
-            place = self._place(group)
+            self._places = self._placed(draw)
+        parts = _split(carried(self._any.kernel, positions), self._num_groups)
+        for group, place in self._here():
             if place.device not in self._programs:
-                self._programs[place.device] = self._compile(place, self._words[group], part, draw)
-        self._lanes = [self._waiting(self._place(group), part, draw) for group, part in enumerate(parts)]
+                self._programs[place.device] = self._compile(place, self._words[group], parts[group], draw)
+        self._others = {group: (np.full(len(self._words[group]), draw), part) for group, part in enumerate(parts)}
+        self._lanes = [None] * self._num_groups
+        for group, place in self._here():
+            self._lanes[group] = self._waiting(place, self._others.pop(group)[1], draw)
         return self
+
+    @property
+    def _any(self) -> _Place:
+        return self._here()[0][1]
 
     def _waiting(self, place: _Place, positions: PyTree, draw: int) -> Lane:
         return place.put(waiting(place.kernel, self._programs[place.device].lanes, positions, draw))
@@ -131,13 +161,14 @@ class Runner:
     def dispatch(self, *, last: int, turns: int) -> None:
         """Begin a chunk, and do not wait for it; `collect` does."""
         ends = {"last": np.int32(last), "turns": np.int32(turns)}
-        for group, lanes in enumerate(self._lanes):
-            place = self._place(group)
+        if self._crew is not None:
+            self._before = self.draw
+        here = [(place, lanes, group) for (group, place), lanes in zip(self._here(), self._held, strict=True)]
+        for place, lanes, _ in here:
             check_trials(place.kernel, lanes.trial)
             self._make_ready_to_read_on(place, lanes, ends)
 
-        def run_group(group: int) -> tuple[Lane, Array]:
-            place, lanes = self._place(group), self._lanes[group]
+        def run_group(place: _Place, lanes: Lane, group: int) -> tuple[Lane, Array]:
             programs = self._programs[place.device]
             if place.device in self._read_on:
                 with named_faults():
@@ -145,13 +176,12 @@ class Runner:
             ahead = programs.draw_ahead(self._words[group], lanes.draw)
             return execute(programs.run, *place.shared, ahead, lanes, **ends)
 
-        groups = range(self._num_groups)
-        if len(groups) == 1 and jax.default_backend() == "cpu":
-            done = run_group(0)
+        if len(here) == 1 and jax.default_backend() == "cpu":
+            done = run_group(*here[0])
             self._running = [lambda: jax.block_until_ready(done)]
         else:  # on an accelerator too: JAX waits there, turn by turn, for the condition of a loop
-            threads = ThreadPoolExecutor(len(groups))
-            running = [threads.submit(lambda group: jax.block_until_ready(run_group(group)), each) for each in groups]
+            threads = ThreadPoolExecutor(len(here))
+            running = [threads.submit(lambda of: jax.block_until_ready(run_group(*of)), each) for each in here]
             threads.shutdown(wait=False)
             self._running = [each.result for each in running]
 
@@ -162,17 +192,44 @@ class Runner:
         if is_time_now(lanes, ends["last"]):
             self._read_on[place.device] = read_on.trace(*place.shared, lanes, **ends).lower().compile()
 
-    def collect(self) -> tuple[np.ndarray, Chunk]:
+    def collect(self, *, is_interrupted: bool = False) -> tuple[np.ndarray, Chunk]:
         """Wait for the chunk; return how many draws each chain has now, and those of the chunk.
 
-        An accelerator still has them: they are to be fetched after the next chunk was dispatched.
+        An accelerator still has them: they are to be fetched after the next chunk was dispatched. Processes tell each
+        other theirs, and whether they were interrupted.
         """
         with named_faults():
             done = [result() for result in self._running]
-        self._lanes = [lanes for lanes, _ in done]
+        records: list[Any] = [None] * self._num_groups
+        for (group, _), (lanes, record) in zip(self._here(), done, strict=True):
+            self._lanes[group], records[group] = lanes, record
+        self.is_interrupted = is_interrupted
+        if self._crew is not None:
+            self._exchange(self._crew, records)
         # JAX's own search does not see numbers that are packed.
         unwanted = tuple(what for what in ("nan", "inf") if getattr(jax.config, f"jax_debug_{what}s"))
-        return self.draw, Chunk([record for _, record in done], self.like, unwanted)
+        return self.draw, Chunk(records, self.like, unwanted)
+
+    def _exchange(self, crew: Crew, records: list[Any]) -> None:
+        """Tell the other processes the draws of a chunk, and learn theirs."""
+        firsts = np.cumsum([0, *map(len, self._words)])
+        said: list[np.ndarray] = [np.array([self.is_interrupted, *(group for group, _ in self._here())], np.int64)]
+        for group, _ in self._here():
+            lanes = self._lanes[group]
+            assert lanes is not None
+            draw = np.asarray(lanes.draw)
+            used = int((draw - self._before[firsts[group] : firsts[group + 1]]).max())
+            record = np.asarray(records[group])[:, :used]
+            said += [draw, record, *map(np.asarray, jax.tree.leaves(lanes.position))]
+        for rank, (head, *arrays) in enumerate(crew.gather_arrays("a chunk of draws", said)):
+            self.is_interrupted |= bool(head[0])
+            groups = head[1:].tolist() if rank != crew.rank else []
+            size = len(arrays) // max(len(groups), 1)
+            for at, group in enumerate(groups):
+                draw, record, *leaves = arrays[at * size : (at + 1) * size]
+                structure = jax.tree.structure(self._others[group][1])
+                self._others[group] = draw, jax.tree.unflatten(structure, leaves)
+                records[group] = np.pad(record, ((0, 0), (0, self.slots - record.shape[1]), (0, 0)))
 
     def empty(self) -> Chunk:
         """Return a chunk without draws."""
@@ -213,12 +270,18 @@ class Runner:
     @property
     def draw(self) -> np.ndarray:
         """How many draws each chain has."""
-        return _joined([lanes.draw for lanes in self._lanes])
+        found = [self._others[group][0] if lanes is None else lanes.draw for group, lanes in enumerate(self._lanes)]
+        return _joined(found)
 
     @property
     def positions(self) -> PyTree:
         """Where the chains are."""
-        return shown(self._places[0].kernel, _joined([lanes.position for lanes in self._lanes]))
+        found = [self._others[group][1] if lanes is None else lanes.position for group, lanes in enumerate(self._lanes)]
+        return shown(self._any.kernel, _joined(found))
+
+    @property
+    def _held(self) -> list[Lane]:
+        return [lanes for lanes in self._lanes if lanes is not None]
 
     @property
     def like(self) -> Drawn:
@@ -227,17 +290,18 @@ class Runner:
 
     def like_at(self, positions: PyTree) -> Drawn:
         """Return the same without compiling anything."""
-        place = self._places[0]
+        place = self._any
         return shapes_of(*place.shared, self._words[0], carried(place.kernel, positions), np.int32(0))[1]
 
     def lanes(self) -> list[np.ndarray]:
         """Copy what the chains carry, the trials that are open included: numbers by chain."""
-        return numbers_of(self._lanes)
+        return numbers_of(self._held)
 
     def resumed(self, leaves: list[np.ndarray]) -> Self:
         """Go on with what `lanes` returned."""
-        found = lanes_of(leaves, self._lanes)
-        self._lanes = [self._place(group).put(lanes) for group, lanes in enumerate(found)]
+        found = lanes_of(leaves, self._held)
+        for (group, place), lanes in zip(self._here(), found, strict=True):
+            self._lanes[group] = place.put(lanes)
         return self
 
 

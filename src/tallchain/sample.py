@@ -23,6 +23,7 @@ from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, keys_of, single_key, words_of
 from tallchain.names import labels_of
 from tallchain.parts import replace
+from tallchain.processes import check_alike, divided_by
 from tallchain.residuals import digits, needs_float64
 from tallchain.resuming import Called, Place, begun, checkpoint_of
 from tallchain.rounds import Rounds
@@ -206,6 +207,7 @@ def drawn(
         wide = needs_float64(kernel.source.population.scale, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = notes_of(kernel.source), is_one(positions)
+    check_alike(kernel, initial, key, (num_samples, num_chains, num_warmup, keep, thin, adapt), checkpoint)
     called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
     with (
         checkpoint_of(checkpoint, kernel, positions, initial, key, called, schedule, recentre) as saved,
@@ -233,7 +235,7 @@ def drawn(
             keys=keys_of(key, num_chains),
             slots=chunk_size or partial(slots_within, num_draws),
             groups=saved.num_groups if saved else None,
-            **({"divided": rounds.divided} if rounds else {}),
+            divided=divided_by(rounds),
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
         )
         facts = {"names": names, "is_one_start": is_one_start, "key": words_of(key)}

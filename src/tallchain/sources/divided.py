@@ -18,14 +18,15 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from tallchain.crew import current
 from tallchain.parts import part, replace, set_fields, static
-from tallchain.sources.rows import check_batch_size, widest_of
+from tallchain.sources.rows import check_batch_size, slice_rows, widest_of
 from tallchain.sources.shuffled import Shuffled
-from tallchain.sources.sweeping import Piece, add, sweep
+from tallchain.sources.sweeping import Piece, add, merged, sweep_pieces
 from tallchain.types import Array, Ask, Block, Population, PyTree, RowFunction, Seen
 from tallchain.validation import brief, is_positive
 
-_BATCH = 50  # rows
+_BATCH, _SOME = 50, 8192  # rows
 LEAST_ROUND = 100
 """Draws of a chain in a part, at least: to go on to another part takes some milliseconds."""
 
@@ -69,6 +70,14 @@ class Parts(Protocol):
         """Return as many rows as a part has, the last `count` of which are in no part."""
         ...
 
+    def owner(self, number: int) -> int:
+        """Return the process that has a part; number P is what is left over."""
+        ...
+
+    def first(self, count: int) -> PyTree:
+        """Return the first rows of all, which every process has."""
+        ...
+
 
 def length_of(parts: Parts) -> int:
     """M, the rows of a part. Up to P - 1 rows are left over: only sweeps read them."""
@@ -91,6 +100,8 @@ class Divided:
     """Those of one part."""
     number: Array
     """Of that part."""
+    some: PyTree
+    """The first rows of all: the same on every process, and in every part."""
 
     def _begin(self, call: str, held: Parts, batch_size: int | None, most_error: Any) -> None:
         if not is_positive(most_error):
@@ -98,8 +109,15 @@ class Divided:
         length = length_of(held)
         size = min(_BATCH, length) if batch_size is None else batch_size
         size = check_batch_size(call, size, length, "rows of a part")
-        rows = Shuffled.of_shuffled(held.take(0), length, size)
-        set_fields(self, held=held, most_error=float(most_error), rows=rows, number=np.int32(0))
+        number = next(number for number in range(held.num_parts) if self._is_here(held, number))
+        rows = Shuffled.of_shuffled(held.take(number), length, size)
+        set_fields(self, held=held, most_error=float(most_error), rows=rows, number=np.int32(number))
+        set_fields(self, some=held.first(min(_SOME, length)))
+
+    @staticmethod
+    def _is_here(held: Parts, number: int) -> bool:
+        crew = current()
+        return crew is None or held.owner(number) == crew.rank
 
     # ---- parts -----------------------------------------------------------------------------------
 
@@ -118,9 +136,14 @@ class Divided:
         """Where the part is."""
         return self.held.device(int(self.number))
 
-    def at_part(self, number: int) -> Self:
-        """Return the source in another part, counted on beyond the last; the one after it is read ahead."""
+    def at_part(self, number: int) -> Self | None:
+        """Return the source in another part, counted on beyond the last; the one after it is read ahead.
+
+        None if another process has it.
+        """
         number %= self.num_parts
+        if not self._is_here(self.held, number):
+            return None
         if number == int(self.number):
             return self
         data = self.held.take(number)
@@ -148,8 +171,8 @@ class Divided:
         return self.rows.width(appetite)
 
     def some_rows(self, count: int) -> PyTree:
-        """Return the first rows of the part."""
-        return self.rows.some_rows(count)
+        """Return the first rows of all."""
+        return slice_rows(self.some, slice(0, count))
 
     def draw(self, key: Array) -> PyTree:
         """Draw the order of the rows of the part."""
@@ -198,9 +221,10 @@ class Divided:
                 self.held.ahead(number + 1)
             return Piece(data, begin=number * length, device=self.held.device(number))
 
-        pieces = (piece(number) for number in range(self.num_parts + (num_left > 0)))
-        options: dict[str, Any] = {"lanes": lanes, "results": results, "report": report}
-        return sweep(summarise, merge, pieces, num_rows=length, **options)
+        numbers = [number for number in range(self.num_parts + (num_left > 0)) if self._is_here(self.held, number)]
+        options: dict[str, Any] = {"lanes": lanes, "results": results, "report": report, "num_rows": length}
+        pieces = (piece(number) for number in numbers)
+        return merged(zip(numbers, sweep_pieces(summarise, pieces, **options), strict=True), merge)
 
     def order(self) -> np.ndarray | None:
         """Rows are counted as they lie in the parts."""

@@ -10,13 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from tallchain.crew import current
 from tallchain.parts import part
 from tallchain.sources.columns import Columns
 from tallchain.sources.copying import allocate, shuffle_rows
 from tallchain.sources.divided import Divided, length_of, repeated
-from tallchain.sources.rows import on_host, row_bytes, take_data
+from tallchain.sources.rows import on_host, row_bytes, slice_rows, take_data
 from tallchain.types import PyTree
 from tallchain.validation import brief, is_whole
+
+_FIRST = 8192  # rows that every process has
 
 
 class _OnDevices:
@@ -25,18 +28,30 @@ class _OnDevices:
     def __init__(self, num_rows: int, size: int, num_parts: int, devices: Sequence[Any], identity: str) -> None:
         self.num_rows, self.row_bytes, self.num_parts, self.num_slots = num_rows, size, num_parts, num_parts
         self._devices, self.identity = devices, identity
-        self._data: list[PyTree] = []
+        self._crew = current()
+        self._data: dict[int, PyTree] = {}
+        self._first: PyTree = None
         self._last: PyTree = None
 
     def fill(self, read: Any) -> None:
         """Bring every part to its device; `read` returns rows from a number on, and some of the first again."""
-        length = length_of(self)
-        self._data = [
-            jax.device_put(read(number * length, length, repeated(self)), self.device(number))
+        length, rank = length_of(self), 0 if self._crew is None else self._crew.rank
+        self._data = {
+            number: jax.device_put(read(number * length, length, repeated(self)), self.device(number))
             for number in range(self.num_parts)
-        ]
-        if self.num_rows > self.num_parts * length:
+            if self.owner(number) == rank
+        }
+        self._first = read(0, min(_FIRST, length), 0)
+        if self.num_rows > self.num_parts * length and self.owner(self.num_parts) == rank:
             self._last = read(self.num_rows - length, length, repeated(self))
+
+    def owner(self, number: int) -> int:
+        """Return the process that has a part; the last one has what is left over."""
+        return 0 if self._crew is None else min(number * self._crew.size // self.num_parts, self._crew.size - 1)
+
+    def first(self, count: int) -> PyTree:
+        """Return them."""
+        return slice_rows(self._first, slice(0, count))
 
     def take(self, number: int) -> PyTree:
         """Return a part."""
@@ -47,7 +62,8 @@ class _OnDevices:
 
     def device(self, number: int) -> Any:
         """Return the device that has the part."""
-        return self._devices[number * len(self._devices) // self.num_parts]
+        here = self.num_parts // (1 if self._crew is None else self._crew.size)
+        return self._devices[number % here * len(self._devices) // here]
 
     def left_over(self, count: int) -> PyTree:
         """Return the last rows, on the host."""
@@ -84,12 +100,15 @@ class Sharded(Divided):
         most_error: float = 0.3,
     ) -> None:
         devices = list(jax.local_devices() if devices is None else devices)
-        parts = len(devices) if parts is None else parts
+        crew = current()
+        processes = 1 if crew is None else crew.size
+        parts = len(devices) * processes if parts is None else parts
         if not devices:
             raise ValueError("`Sharded(devices=...)` must have a device; got none.")
-        if not is_whole(parts, 1) or parts % len(devices):
+        if not is_whole(parts, 1) or parts % (len(devices) * processes):
             raise ValueError(
-                f"`Sharded(parts=...)` must be a multiple of the number of devices, {len(devices)}; got {brief(parts)}."
+                "`Sharded(parts=...)` must be a multiple of the number of devices of all processes, "
+                f"{len(devices) * processes}; got {brief(parts)}."
             )
         if not is_whole(seed, 0):
             raise ValueError(f"`Sharded(seed=...)` must be a whole number, at least 0; got {brief(seed)}.")

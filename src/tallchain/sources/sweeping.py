@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from tallchain.cores import in_order, num_cores
+from tallchain.crew import Crew, current
 from tallchain.functions import calls_lapack, program
 from tallchain.parts import part
 from tallchain.sources.rows import row_bytes
@@ -63,16 +64,79 @@ def sweep(
 
     The other arguments are those of `Source.sweep`.
     """
-    total, runs = None, {}
+    total = None
+    options: dict[str, Any] = {"num_exact": num_exact, "lanes": lanes, "results": results, "report": report}
+    for of_piece in sweep_pieces(summarise, pieces, num_rows=num_rows, **options):
+        for summaries in of_piece:
+            total = merge(total, summaries)
+    return total
+
+
+def sweep_pieces(
+    summarise: Callable[[Block], PyTree],
+    pieces: Iterable[Piece],
+    *,
+    num_rows: int,
+    num_exact: int = 0,
+    lanes: int = 1,
+    results: int = 1,
+    report: Callable[[int], None] | None = None,
+) -> Iterator[Iterator[PyTree]]:
+    """Yield the summaries of every piece, of some blocks at a time."""
+    runs: dict[Any, _Run] = {}
+    done = 0
     for piece in pieces:
         if piece.device not in runs:
             runs[piece.device] = _Run(summarise, piece, num_rows, num_exact, lanes, results)
-        for rows, summaries in runs[piece.device](piece):
-            total = merge(total, summaries)
-            if report is not None:
-                report(piece.begin + rows)
+
+        def summaries(piece: Piece = piece, before: int = done) -> Iterator[PyTree]:
+            for rows, found in runs[piece.device](piece):
+                yield found
+                if report is not None:
+                    report(before + rows - piece.num_before)
+
+        yield summaries()
+        done += num_rows - piece.num_before
         del piece  # before the next one is made
+
+
+def merged(pieces: Iterable[tuple[int, Iterable[PyTree]]], merge: Callable[[Any, Any], Any]) -> Any:
+    """Merge the summaries of pieces by number, those of other processes too.
+
+    Sums are made piece by piece, and then added up: so they do not depend on who has which piece.
+    """
+    crew, is_sum = current(), merge is add
+    held: dict[int, list[Any]] = {}
+    for number, summaries in pieces:
+        if is_sum:
+            total = None
+            for found in summaries:
+                total = add(total, found)
+            held[number] = [jax.tree.map(lambda leaf: leaf[None], total)]
+        else:
+            held[number] = list(summaries)
+    if crew is not None:
+        held = _of_all(crew, held)
+    total = None
+    for number in sorted(held):
+        for found in held[number]:
+            total = merge(total, found)
     return total
+
+
+def _of_all(crew: Crew, held: dict[int, list[Any]]) -> dict[int, list[Any]]:
+    """Exchange the summaries of pieces with the other processes."""
+    counts = [(number, len(of)) for number, of in held.items()]
+    leaves = [np.asarray(leaf) for of in held.values() for each in of for leaf in jax.tree.leaves(each)]
+    structure = jax.tree.structure(next(iter(held.values()))[0])
+    size = structure.num_leaves
+    found: dict[int, list[Any]] = {}
+    for places, *arrays in crew.gather_arrays("a sweep", [np.array(counts, np.int64), *leaves]):
+        at = 0
+        for number, count in places.tolist():
+            trees = [jax.tree.unflatten(structure, arrays[at + size * k : at + size * (k + 1)]) for k in range(count)]
+            found[number], at = trees, at + size * count
+    return found
 
 
 class _Run:

@@ -1,0 +1,190 @@
+"""Several processes that run the same script: what they tell each other, and what happens if one of them fails.
+
+Every process runs the same calls with the same keys. Each has a part of the work: of the chains, and of the rows if
+these are `sources.Sharded`. After each chunk of draws, and after a sweep over the rows, they tell each other what they
+found, so that all have the same trace and go on alike. This goes through the key-value store of JAX's own distributed
+runtime, some kilobytes to megabytes at a time: nothing is sent while a decision is made.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+
+LAUNCHED = "TALLCHAIN_LAUNCHED"
+"""Environment of a process of `tallchain launch`: the address of the first, how many there are, which one this is."""
+_PATIENCE, _HEARTBEAT = 300.0, 30  # seconds for a process that does not come; until one counts as dead
+_PART = 2**21  # bytes of a message
+_POLL = 1000  # milliseconds
+_FAILED = "tallchain/failed"
+
+
+class CrewError(RuntimeError):
+    """Another process has failed, hangs, or does something else."""
+
+
+class Crew:
+    """The processes."""
+
+    def __init__(self, client: Any, rank: int, size: int) -> None:
+        self._client, self.rank, self.size = client, rank, size
+        self.patience = _PATIENCE
+        """Seconds to wait for a process."""
+        self._step = 0
+
+    def gather(self, what: str, data: bytes) -> list[bytes]:
+        """Return what every process has given, in their order; all must call it, for the same purpose."""
+        step, self._step = self._step, self._step + 1
+        parts = [data[at : at + _PART] for at in range(0, len(data), _PART)]
+        head = json.dumps({"what": what, "parts": len(parts)}).encode()
+        for number, part in enumerate([head, *parts]):
+            self._client.key_value_set_bytes(_name(step, self.rank, number), part)
+        found = [data if rank == self.rank else self._of(rank, step, what) for rank in range(self.size)]
+        if step > 1:  # all have come here, and so have read what was before the last time
+            self._client.key_value_delete(f"tallchain/{step - 2}/{self.rank}/")
+        return found
+
+    def gather_arrays(self, what: str, arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+        """As `gather`, of arrays."""
+        return [_arrays_of(data) for data in self.gather(what, _bytes_of(arrays))]
+
+    def _of(self, rank: int, step: int, what: str) -> bytes:
+        """Wait for what a process has to say."""
+        head = json.loads(self._get(rank, _name(step, rank, 0), what))
+        if head["what"] != what:
+            raise CrewError(
+                f"process {rank} is at '{head['what']}', and process {self.rank} at '{what}': all must make the same "
+                "calls in the same order."
+            )
+        return b"".join(self._get(rank, _name(step, rank, number + 1), what) for number in range(head["parts"]))
+
+    def _get(self, rank: int, name: str, what: str) -> bytes:
+        began = time.monotonic()
+        while True:
+            try:
+                return self._client.blocking_key_value_get_bytes(name, _POLL)
+            except Exception as error:
+                if "DEADLINE" not in str(error):
+                    raise CrewError(
+                        f"process {self.rank} waited for process {rank} at '{what}', and the connection broke: process "
+                        f"0 or {rank} is gone ({str(error).splitlines()[0]})."
+                    ) from error
+            self._check_others()
+            if time.monotonic() - began > self.patience:
+                raise CrewError(
+                    f"process {rank} has not come to '{what}' within {self.patience:,.0f} s: it hangs, or is much "
+                    "slower than the others."
+                )
+
+    def _check_others(self) -> None:
+        """Raise what another process has failed of."""
+        try:
+            said = self._client.key_value_try_get_bytes(_FAILED)
+        except Exception:  # nobody has
+            return
+        raise CrewError(said.decode())
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that this process has failed."""
+        words = f"process {self.rank} failed: {type(error).__name__}: {error}"
+        try:
+            self._client.key_value_set_bytes(_FAILED, words.encode()[:_PART])
+        except Exception:  # another one was first, or nobody is there
+            return
+
+
+def _name(step: int, rank: int, number: int) -> str:
+    return f"tallchain/{step}/{rank}/{number}"
+
+
+def _bytes_of(arrays: Sequence[np.ndarray]) -> bytes:
+    stream = io.BytesIO()
+    stream.write(len(arrays).to_bytes(8, "little"))
+    for each in arrays:
+        np.lib.format.write_array(stream, np.asarray(each), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _arrays_of(data: bytes) -> list[np.ndarray]:
+    stream = io.BytesIO(data)
+    return [
+        np.lib.format.read_array(stream, allow_pickle=False) for _ in range(int.from_bytes(stream.read(8), "little"))
+    ]
+
+
+# ---- beginning ---------------------------------------------------------------------------------
+
+
+def start(*, patience: float = _PATIENCE) -> int:
+    """Join the other processes; call it first of all. Return the number of this process, from 0.
+
+    Under `tallchain launch`, Slurm, Open MPI and Kubernetes it finds out by itself where the others are, as
+    `jax.distributed.initialize` does; elsewhere call that instead, with its arguments. A script that was started by
+    itself is a single process.
+
+    Args:
+        patience: seconds to wait for another process, before it counts as hanging.
+    """
+    if not jax.distributed.is_initialized():
+        options: dict[str, Any] = {"heartbeat_timeout_seconds": _HEARTBEAT}
+        launched = os.environ.get(LAUNCHED)
+        if launched:
+            address, count, rank = launched.split(",")
+            options |= {"coordinator_address": address, "num_processes": int(count), "process_id": int(rank)}
+        try:
+            jax.distributed.initialize(**options)
+        except ValueError as error:
+            if launched or "coordinator_address" not in str(error):
+                raise
+            return 0  # nobody has started several processes
+    crew = current()
+    if crew is not None:
+        crew.patience = float(patience)
+        sys.excepthook = _telling(crew, sys.excepthook)
+    return jax.process_index()
+
+
+def _telling(crew: Crew, before: Callable[..., Any]) -> Callable[..., Any]:
+    """Tell the others of an error that nobody has caught, do as before, and end.
+
+    At the usual end of a process JAX waits for the others, which may hang.
+    """
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if not isinstance(error, CrewError) and not isinstance(error.__cause__, CrewError):
+            crew.fail(error)
+        before(kind, error, trace)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+    return hook
+
+
+def current() -> Crew | None:
+    """Return the processes; None if there is only this one."""
+    if not jax.distributed.is_initialized() or jax.process_count() == 1:
+        return None
+    return _crew()
+
+
+@cache
+def _crew() -> Crew:
+    from jax._src import distributed  # what JAX's own multihost utilities and Orbax use
+
+    return Crew(distributed.global_state.client, jax.process_index(), jax.process_count())
+
+
+def is_first() -> bool:
+    """Whether this process shows progress and writes files: the only one, or the first."""
+    found = current()
+    return found is None or found.rank == 0

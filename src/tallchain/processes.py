@@ -1,0 +1,53 @@
+"""A run on several processes: which of them runs which chains, and whether all run the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from jax import random as jr
+
+from tallchain.checkpoints.identity import described, differences, versions
+from tallchain.crew import CrewError, current
+from tallchain.rounds import Rounds
+from tallchain.types import Array, PyTree
+
+_OF_A_PART = ("kernel.source.rows", "kernel.source.number")  # of divided rows: others on every process
+
+
+def divided_by(rounds: Rounds | None) -> Callable[[Any, int], list[Any]]:
+    """Return what makes the kernels of a draw, one for each group of chains; None in place of another process's.
+
+    If rows are divided among the processes, each runs the chains that are in its parts; else each runs as many chains.
+    """
+    crew = current()
+
+    def divided(kernel: Any, draw: int) -> list[Any]:
+        found = [kernel] if rounds is None else rounds.divided(kernel, draw)
+        if crew is None or len(found) > 1:
+            return found
+        return [found[0] if rank == crew.rank else None for rank in range(crew.size)]
+
+    return divided
+
+
+def check_alike(kernel: Any, initial: PyTree, key: Array, called: tuple[Any, ...], checkpoint: Any) -> None:
+    """Refuse a run that is not the same on all processes, and name the difference."""
+    crew = current()
+    if crew is None:
+        return
+    num_chains = called[1]
+    if num_chains % crew.size:
+        raise ValueError(
+            f"`sample(num_chains=...)` must be a multiple of {crew.size}, the number of processes; got {num_chains}."
+        )
+    if checkpoint is not None:
+        raise ValueError("`sample(checkpoint=...)` does not work with several processes yet; leave it out.")
+    mine = described("called", called) | described("key", jr.key_data(key)) | described("initial", initial) | versions()
+    mine |= {name: of for name, of in described("kernel", kernel).items() if not name.startswith(_OF_A_PART)}
+    for rank, said in enumerate(crew.gather("a run", json.dumps(mine).encode())):
+        found = differences(json.loads(said), mine)
+        if found:
+            words = "; ".join(each.replace("the checkpoint", f"process {rank}") for each in found)
+            raise CrewError(f"`sample(...)` is not the same on all processes: {words} (process {crew.rank}).")

@@ -1,0 +1,84 @@
+"""Several processes: the draws of one, and an end for all if one of them fails, hangs or does something else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+SCRIPT = Path(__file__).with_name("crew_script.py")
+
+
+def launched(what: str, output: Path, processes: int, devices: int = 1) -> subprocess.CompletedProcess[str]:
+    flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [
+        sys.executable,
+        "-m",
+        "tallchain",
+        "launch",
+        "--processes",
+        str(processes),
+        str(SCRIPT),
+        what,
+        str(output),
+    ]
+    return subprocess.run(command, env=os.environ | flags, capture_output=True, text=True, timeout=300, check=False)
+
+
+def same_draws(what: str, folder: Path) -> None:
+    one, several = (folder / name for name in ("one", "several"))
+    for output, processes, devices in ((one, 1, 1), (several, 2, 2)):
+        done = launched(what, output, processes, devices)
+        assert done.returncode == 0, done.stderr
+    with np.load(f"{one}-0.npz") as wanted:
+        for rank in (0, 1):
+            with np.load(f"{several}-{rank}.npz") as found:
+                for name, values in wanted.items():
+                    if name == "devices":
+                        assert list(found[name]) == [2, 2]
+                    else:
+                        np.testing.assert_array_equal(found[name], values)
+
+
+def test_two_processes_with_two_devices_give_the_draws_of_one(tmp_path: Path) -> None:
+    """Rows divided among four devices, and chains alone."""
+    same_draws("draws", tmp_path)
+
+
+@pytest.mark.slow
+def test_so_does_a_mixed_model(tmp_path: Path) -> None:
+    same_draws("mixed", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "words", "most"),
+    [
+        ("data", "is not the same on all processes: kernel.source.data", 60),
+        ("raise", "process 1 failed: SamplingError: Sampling failed: RuntimeError('out of luck')", 60),
+        ("kill", "process 1 was ended by signal 9", 90),
+        ("hang", "process 1 has not come to 'a chunk of draws' within 10 s: it hangs", 120),
+    ],
+)
+def test_all_end_if_one_fails(tmp_path: Path, what: str, words: str, most: float) -> None:
+    began = time.monotonic()
+    done = launched(what, tmp_path / what, 2)
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert time.monotonic() - began < most
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_one_ends_the_run_of_all(tmp_path: Path) -> None:
+    done = launched("interrupt", tmp_path / "out", 2)
+    assert done.returncode == 0, done.stderr
+    held = [np.load(tmp_path / f"out-{rank}.npz") for rank in (0, 1)]
+    assert all(of["is_interrupted"] for of in held)
+    np.testing.assert_array_equal(held[0]["position"], held[1]["position"])
