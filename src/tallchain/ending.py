@@ -53,7 +53,8 @@ class End:
         """Return the draws to come at which the kernel changes, and all chains wait for each other."""
         found = self.warmup.stops - {0} - {event.draw for event in self.warmup.events}
         in_rounds = self.rounds.stops if self.rounds else set()
-        return sorted(found | {stop for stop in in_rounds if stop >= self.recorder.num_finished})
+        done = int(self.recorder.draw.max())  # chains beyond a stop have gone on from it already
+        return sorted(found | {stop for stop in in_rounds if stop >= done})
 
     def changed(self, stop: int, run: Runner, runner: Any) -> tuple[Kernel, Runner]:
         """Return the kernel from this draw on, and what runs it."""

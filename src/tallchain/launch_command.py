@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +49,7 @@ def launch(
     raise typer.Exit(_wait(running))
 
 
-def _pinned(rank: int, count: int) -> object | None:
+def _pinned(rank: int, count: int) -> Callable[[], None] | None:
     """Return what gives a process its share of the cores; None if there are too few."""
     if not hasattr(os, "sched_setaffinity") or num_cores() < count:
         return None

@@ -137,6 +137,22 @@ def test_draws_do_not_depend_on_chunks_and_go_on_from_a_checkpoint(folder: Path,
     np.testing.assert_array_equal(again.position, first.position)
 
 
+@pytest.mark.slow
+def test_it_goes_on_wherever_it_was_cut(folder: Path, tmp_path: Path) -> None:
+    """Within a round, at its end, and when some chains have begun the next one."""
+    source = Packed(folder, columns="y", parts=PARTS)
+    first = drawn(source, num_chains=8)
+    for number, share in enumerate(np.linspace(0.1, 0.9, 25)):
+
+        def stop(done: int, total: int, share: float = share) -> None:
+            if done > share * total:
+                raise KeyboardInterrupt
+
+        options: dict[str, Any] = {"num_chains": 8, "checkpoint": tmp_path / str(number)}
+        drawn(source, progress=stop, chunk_size=5, **options)
+        np.testing.assert_array_equal(drawn(source, **options).position, first.position)
+
+
 def test_prepare_says_how_far_parts_are_apart_and_refuses_small_ones(folder: Path) -> None:
     def robust(mean: Any, y: Any) -> Any:
         return -2.5 * jnp.log1p((y - mean) ** 2 / 16)
