@@ -13,11 +13,11 @@ import numpy as np
 
 from tallchain.packing import Chunk
 from tallchain.progress import shown
-from tallchain.runner import Runner
+from tallchain.runner import FEWEST_TURNS, Runner
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
 _CHUNK_SLOTS = 256
-_FEWEST_TURNS, _MOST_TURNS = 4, 2**20  # of a chunk
+_MOST_TURNS = 2**20  # of a chunk
 _CHUNK_BYTES = {"cpu": 2**24}  # about what its caches hold
 _CHUNK_BYTES_ELSEWHERE = 2**30
 
@@ -73,24 +73,25 @@ def fill(
     The draws of a chunk are copied to the host while the next one runs.
     """
     recorder.compile(run)
-    turns, is_on, began = _FEWEST_TURNS, not interrupt.is_set(), time.perf_counter()
+    is_on, began = not interrupt.is_set(), time.perf_counter()
     try:
         if is_on:
-            run.dispatch(last=num_draws, turns=turns)
+            run.dispatch(last=num_draws, turns=run.turns)
         while is_on:
             draw, chunk = run.collect(is_interrupted=interrupt.is_set())
             if run.is_interrupted:  # another process was
                 interrupt.set()
             began, seconds = time.perf_counter(), time.perf_counter() - began
             pace = _CHUNK_SECONDS / seconds
-            turns = min(max(_FEWEST_TURNS, int(turns * min(max(pace, 0.25), 16 if pace > 64 else 4))), _MOST_TURNS)
+            grown = int(run.turns * min(max(pace, 0.25), 16 if pace > 64 else 4))
+            run.turns = min(max(FEWEST_TURNS, grown), _MOST_TURNS)
             is_on = bool(draw.min() < num_draws) and not interrupt.is_set()
             take = recorder.add(draw, chunk)
             if checkpoint:
                 checkpoint.copy(run, is_last=not is_on)
             try:
                 if is_on:
-                    run.dispatch(last=num_draws, turns=turns)
+                    run.dispatch(last=num_draws, turns=run.turns)
             finally:  # whatever becomes of the next chunk, this one is kept
                 take()
                 recorder.seconds += seconds if is_on else seconds + time.perf_counter() - began

@@ -29,6 +29,7 @@ from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
 from tallchain.types import Array, PyTree
 
+FEWEST_TURNS = 4  # of a chunk
 _LEAST_GROUP = 4  # chains
 _FULL = 8  # numbers of a vector of any CPU, or a part of them
 
@@ -109,6 +110,11 @@ class Runner:
         """By device."""
         self._read_on: dict[Any, Any] = {}
         """The program of a census, by device, if it is a program apart and was needed."""
+        self._has_census: bool | None = None
+        """Whether a census is a program apart; None if that is not known yet."""
+        self._threads: ThreadPoolExecutor | None = None
+        self.turns = FEWEST_TURNS
+        """Of the next chunk: as many as take about a second."""
 
     def _placed(self, draw: int) -> list[_Place | None]:
         kernels = self._divided(self._kernel, draw)
@@ -180,14 +186,16 @@ class Runner:
             done = run_group(*here[0])
             self._running = [lambda: jax.block_until_ready(done)]
         else:  # on an accelerator too: JAX waits there, turn by turn, for the condition of a loop
-            threads = ThreadPoolExecutor(len(here))
-            running = [threads.submit(lambda of: jax.block_until_ready(run_group(*of)), each) for each in here]
-            threads.shutdown(wait=False)
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(len(here), thread_name_prefix="tallchain-group")
+            running = [self._threads.submit(lambda of: jax.block_until_ready(run_group(*of)), each) for each in here]
             self._running = [each.result for each in running]
 
     def _make_ready_to_read_on(self, place: _Place, lanes: Lane, ends: dict[str, Any]) -> None:
         """Compile the program of a census once it is needed: most runs of a test that asks for one rarely never do."""
-        if place.device in self._read_on or census_of(place.kernel) != "apart":
+        if self._has_census is None:
+            self._has_census = census_of(place.kernel) == "apart"
+        if place.device in self._read_on or not self._has_census:
             return
         if is_time_now(lanes, ends["last"]):
             self._read_on[place.device] = read_on.trace(*place.shared, lanes, **ends).lower().compile()

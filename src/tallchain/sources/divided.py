@@ -27,8 +27,8 @@ from tallchain.types import Array, Ask, Block, Population, PyTree, RowFunction, 
 from tallchain.validation import brief, is_positive
 
 _BATCH, _SOME = 50, 8192  # rows
-LEAST_ROUND = 100
-"""Draws of a chain in a part, at least: to go on to another part takes some milliseconds."""
+LEAST_ROUND = 1000
+"""Draws of a chain in a part of a long run, at least: to go on to another part takes some milliseconds."""
 
 
 class Parts(Protocol):
