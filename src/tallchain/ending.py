@@ -119,7 +119,7 @@ class Found(NamedTuple):
 
 def has_scan(kernel: Kernel) -> bool:
     """Whether rows that were not seen could matter: where there is no test at all, there is nothing to check."""
-    return isinstance(kernel, MetropolisHastings) and (not is_exact(kernel.acceptance) or needs_check(kernel))
+    return isinstance(kernel, MetropolisHastings) and (not is_exact(kernel) or needs_check(kernel))
 
 
 def failed_check(error: Exception) -> str:

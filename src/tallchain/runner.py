@@ -20,7 +20,6 @@ from tallchain.abilities import PlacedSource
 from tallchain.census import census_of, is_time_now, read_on
 from tallchain.cores import divisor, num_cores
 from tallchain.functions import calls_lapack
-from tallchain.kernel import MetropolisHastings
 from tallchain.lockstep import LONG, SHORT, Drawn, shapes_of, waiting
 from tallchain.machines import Lane, Machine, carried, check_trials, lanes_of, numbers_of, shown
 from tallchain.packing import Chunk, named_faults, num_bytes, num_words
@@ -45,8 +44,7 @@ class _Place:
     """A kernel where its rows are, and the programs there."""
 
     def __init__(self, kernel: Machine, schedule: Schedule) -> None:
-        source = kernel.source if isinstance(kernel, MetropolisHastings) else None
-        self.device = source.device if isinstance(source, PlacedSource) else None
+        self.device = kernel.source.device if isinstance(kernel.source, PlacedSource) else None
         # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
         self.shared = jax.device_put((kernel, schedule), self.device)
 
@@ -106,9 +104,13 @@ class Runner:
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Begin with a draw, the first by default, of every chain; compiles everything."""
+        return self._begin(carried(self._places[0].kernel, positions), draw)
+
+    def _begin(self, held: PyTree, draw: int) -> Self:
+        """Begin with a draw of chains that carry this."""
         if draw:
             self._places = [_Place(each, self._schedule) for each in self._divided(self._kernel, draw)]
-        parts = _split(carried(self._places[0].kernel, positions), self._num_groups)
+        parts = _split(held, self._num_groups)
         for group, part in enumerate(parts):
             place = self._place(group)
             if place.device not in self._programs:
@@ -121,12 +123,12 @@ class Runner:
 
     def restarted(self, kernel: Machine, draw: int) -> Self:
         """Go on from here, at this draw of every chain, with other numbers in the kernel: the programs are the same."""
-        positions, self._kernel = self.positions, kernel
-        randomness = kernel.randomness(jax.tree.map(lambda leaf: leaf[0], positions))
+        held, self._kernel = self._held, kernel
+        randomness = kernel.randomness(jax.tree.map(lambda leaf: leaf[0], held))
         for device, programs in self._programs.items():
             ahead = partial(programs.draw_ahead.func, jax.device_put(randomness, device))
             self._programs[device] = programs._replace(draw_ahead=ahead)
-        return self.start(positions, draw)
+        return self._begin(held, draw)
 
     def dispatch(self, *, last: int, turns: int) -> None:
         """Begin a chunk, and do not wait for it; `collect` does."""
@@ -218,7 +220,12 @@ class Runner:
     @property
     def positions(self) -> PyTree:
         """Where the chains are."""
-        return shown(self._places[0].kernel, _joined([lanes.position for lanes in self._lanes]))
+        return shown(self._places[0].kernel, self._held)
+
+    @property
+    def _held(self) -> PyTree:
+        """What the chains carry from draw to draw."""
+        return _joined([lanes.position for lanes in self._lanes])
 
     @property
     def like(self) -> Drawn:

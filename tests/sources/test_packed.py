@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,8 @@ from tallchain.parts import part
 from tallchain.rounds import Rounds
 from tallchain.sources import Packed
 from tallchain.sources.columns import Columns
-from tallchain.sources.out_of_core import PackError, pack_blocks
+from tallchain.sources.manifest import PackError
+from tallchain.sources.out_of_core import pack_blocks
 from tallchain.sources.packed import bytes_of
 from tallchain.types import Block
 
@@ -193,6 +195,11 @@ def missing(path: Path) -> None:
     np.save(path, values)
 
 
+def piped(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -201,12 +208,68 @@ def missing(path: Path) -> None:
         (of_other_type, "manifest says"),
         (missing, "NaN in column 'y'"),
         (Path.unlink, "cannot be read"),
+        (piped, "cannot be read"),
     ],
 )
 def test_a_table_that_was_changed_is_refused(folder: Path, tmp_path: Path, change: Any, words: str) -> None:
     path = changed(folder, tmp_path / "rows", change)
     with pytest.raises(PackError, match=words):
         Packed(path, columns="y", parts=4).sweep(Collected(), lambda *_: None)
+
+
+def test_parts_that_are_read_out_of_order_are_checked_too(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "rows", missing)
+    source = Packed(path, columns="y", parts=PARTS)
+    with pytest.raises(PackError, match="NaN in column 'y'"):
+        source.at_part(2).at_part(1)
+
+
+def test_a_table_that_goes_away_while_chains_run_costs_no_draws(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    shutil.copytree(folder, path)
+
+    def remove(done: int, total: int) -> None:
+        if done > 0.3 * total and path.exists():
+            shutil.rmtree(path)
+
+    with pytest.raises(tc.SamplingError, match="cannot be read as a column") as raised:
+        drawn(Packed(path, columns="y", parts=8), progress=remove, chunk_size=16)
+    assert raised.value.trace.num_draws >= 200
+
+
+@part
+class Stuck(Packed):
+    """Chains never leave the first part."""
+
+    def at_part(self, number: int) -> Stuck:
+        return self
+
+
+def test_an_audit_repeats_decisions_in_all_parts(folder: Path) -> None:
+    """In one part alone it finds an error that cancels over whole tours."""
+    target = tc.Posterior(lambda mean: jnp.zeros(()), lambda mean, y: -((y - mean) ** 2) / 8, temperature=1e4)
+    for kind, is_sound in ((Packed, True), (Stuck, False)):
+        source = kind(folder, columns="y", parts=PARTS)
+        one = tc.MetropolisHastings(target, source, proposal=tc.RandomWalk(2.0), acceptance=tc.Metropolis())
+        trace = tc.sample(jr.key(SEED), one, jnp.float32(1.0), 100, num_chains=16, num_warmup=20, progress=False)
+        found = tc.audit(trace.kernel, trace, num_decisions=40, num_trials=16, progress=False)
+        assert found.is_sound == is_sound
+        assert found.num_trials == 16
+
+
+@pytest.mark.filterwarnings("ignore::tallchain.SamplingWarning")
+def test_a_test_that_reads_all_rows_of_a_part_is_not_called_exact(folder: Path) -> None:
+    """And is scanned for how far the parts are apart."""
+    for parts, is_exact in ((1, True), (PARTS, False)):
+        source = Packed(folder, columns="y", parts=parts)
+        walk = tc.RandomWalk(1.5 * np.sqrt(4 * TEMPERATURE / ROWS))
+        metropolis = tc.MetropolisHastings(posterior(), source, proposal=walk, acceptance=tc.Metropolis())
+        trace = tc.sample(jr.key(SEED), metropolis, jnp.float32(1.0), 8, num_chains=4, progress=False)
+        assert trace.settings is not None
+        assert trace.settings.is_exact == is_exact
+        assert (trace.scan is None) == is_exact
+    assert trace.scan is not None
+    assert trace.scan.part_error > 0.1
 
 
 def test_bad_arguments_are_refused(folder: Path, tmp_path: Path) -> None:
