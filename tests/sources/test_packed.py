@@ -16,6 +16,8 @@ from jax import random as jr
 
 import tallchain as tc
 from conftest import SEED
+from tallchain.checkpoints import container
+from tallchain.checkpoints.folder import STATE
 from tallchain.parts import part
 from tallchain.rounds import Rounds
 from tallchain.sources import Packed
@@ -137,6 +139,25 @@ def test_draws_do_not_depend_on_chunks_and_go_on_from_a_checkpoint(folder: Path,
     assert "within a tour" in " ".join(cut.notes)
     again = drawn(Packed(folder, columns="y", parts=PARTS), checkpoint=tmp_path / "run", **options)
     np.testing.assert_array_equal(again.position, first.position)
+
+
+def test_a_run_goes_on_where_some_chains_have_just_begun_a_round(folder: Path, tmp_path: Path) -> None:
+    """Chains that are a draw ahead do not begin the round again."""
+    source, place = Packed(folder, columns="y", parts=PARTS), tmp_path / "run"
+
+    def stop(done: int, total: int) -> None:
+        if done > 8 * 20:
+            raise KeyboardInterrupt
+
+    def run(**more: Any) -> tc.Trace:
+        more = {"num_chains": 8, "num_warmup": 10, "scan": 0, "progress": False} | more
+        return tc.sample(jr.key(SEED), kernel(source), jnp.float32(1.0), 40, **more)
+
+    run(checkpoint=place, progress=stop, chunk_size=1)
+    drawn = container.read(place / STATE)[1]["draw"]
+    assert drawn.min() == 20
+    assert drawn.max() == 21
+    np.testing.assert_array_equal(run(checkpoint=place).position, run().position)
 
 
 def test_prepare_says_how_far_parts_are_apart_and_refuses_small_ones(folder: Path) -> None:
