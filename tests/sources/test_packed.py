@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from jax import random as jr
 
 import tallchain as tc
 from conftest import SEED
+from tallchain import chunks
 from tallchain.checkpoints import container
 from tallchain.checkpoints.folder import STATE
 from tallchain.parts import part
@@ -141,8 +144,12 @@ def test_draws_do_not_depend_on_chunks_and_go_on_from_a_checkpoint(folder: Path,
     np.testing.assert_array_equal(again.position, first.position)
 
 
-def test_a_run_goes_on_where_some_chains_have_just_begun_a_round(folder: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_where_some_chains_have_just_begun_a_round(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Chains that are a draw ahead do not begin the round again."""
+    for name in ("_FEWEST_TURNS", "_MOST_TURNS"):
+        monkeypatch.setattr(chunks, name, 1)
     source, place = Packed(folder, columns="y", parts=PARTS), tmp_path / "run"
 
     def stop(done: int, total: int) -> None:
@@ -291,6 +298,16 @@ def test_a_test_that_reads_all_rows_of_a_part_is_not_called_exact(folder: Path) 
         assert (trace.scan is None) == is_exact
     assert trace.scan is not None
     assert trace.scan.part_error > 0.1
+
+
+def test_rows_go_when_their_source_does(folder: Path) -> None:
+    """The programs compiled for it are kept, and must not keep the rows."""
+    source = Packed(folder, columns="y", parts=PARTS)
+    held = weakref.ref(source.held)
+    tc.sample(jr.key(0), kernel(source), jnp.float32(1.0), 4, num_chains=2, scan=0, progress=False)
+    del source
+    gc.collect()
+    assert held() is None
 
 
 def test_bad_arguments_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tallchain.functions import Handled
 from tallchain.parts import part
 from tallchain.sources.columns import Columns
 from tallchain.sources.copying import allocate, shuffle_rows
@@ -19,10 +20,11 @@ from tallchain.types import PyTree
 from tallchain.validation import brief, is_whole
 
 
-class _OnDevices:
+class _OnDevices(Handled):
     """Parts that stay where they are."""
 
     def __init__(self, num_rows: int, size: int, num_parts: int, devices: Sequence[Any], identity: str) -> None:
+        super().__init__()
         self.num_rows, self.row_bytes, self.num_parts, self.num_slots = num_rows, size, num_parts, num_parts
         self._devices, self.identity = devices, identity
         self._data: list[PyTree] = []
