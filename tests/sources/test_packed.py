@@ -150,6 +150,7 @@ def test_a_run_goes_on_where_some_chains_have_just_begun_a_round(
     """Chains that are a draw ahead do not begin the round again."""
     for name in ("_FEWEST_TURNS", "_MOST_TURNS"):
         monkeypatch.setattr(chunks, name, 1)
+    monkeypatch.setattr("tallchain.checkpoints.run._SHARE", 0.0)  # a state after every chunk
     source, place = Packed(folder, columns="y", parts=PARTS), tmp_path / "run"
 
     def stop(done: int, total: int) -> None:
