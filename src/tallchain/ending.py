@@ -49,12 +49,14 @@ class End:
     seconds_before: float = 0.0
     """Sampling, by an earlier process."""
 
-    def stops(self) -> list[int]:
-        """Return the draws to come at which the kernel changes, and all chains wait for each other."""
+    def stops(self, furthest: int) -> list[int]:
+        """Return the draws to come at which the kernel changes, and all chains wait for each other.
+
+        Once one chain has gone further than a stop, all have been there.
+        """
         found = self.warmup.stops - {0} - {event.draw for event in self.warmup.events}
         in_rounds = self.rounds.stops if self.rounds else set()
-        done = int(self.recorder.draw.max())  # chains beyond a stop have gone on from it already
-        return sorted(found | {stop for stop in in_rounds if stop >= done})
+        return sorted(found | {stop for stop in in_rounds if stop >= furthest})
 
     def changed(self, stop: int, run: Runner, runner: Any) -> tuple[Kernel, Runner]:
         """Return the kernel from this draw on, and what runs it."""
@@ -120,7 +122,7 @@ class Found(NamedTuple):
 
 def has_scan(kernel: Kernel) -> bool:
     """Whether rows that were not seen could matter: where there is no test at all, there is nothing to check."""
-    return isinstance(kernel, MetropolisHastings) and (not is_exact(kernel.acceptance) or needs_check(kernel))
+    return isinstance(kernel, MetropolisHastings) and (not is_exact(kernel) or needs_check(kernel))
 
 
 def failed_check(error: Exception) -> str:

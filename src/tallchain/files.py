@@ -1,4 +1,4 @@
-"""Files of arrays: written completely or not at all, and read only if complete; and the folder that keeps them."""
+"""Files of arrays, written completely or not at all; the folder that keeps them; and locks."""
 
 from __future__ import annotations
 
@@ -47,3 +47,22 @@ def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.
             return {name: file[name] for name in (file.files if names is None else names)}
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
         return None
+
+
+def locked(handle: int) -> bool:
+    """Take the lock of a file, if nobody has it; the system releases it when the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # ty: ignore[missing-attribute]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

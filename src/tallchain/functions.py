@@ -25,7 +25,14 @@ QUICKLY = SOON | {"xla_backend_optimization_level": 0}
 """Compiler options of programs that run once and do little: compiling them takes longer than running them."""
 
 
-class Function:
+class Handled:
+    """What a part may hold as a static field without JAX's caches keeping it: see `Handle`."""
+
+    def __init__(self) -> None:
+        self.handle = Handle(self)
+
+
+class Function(Handled):
     """A user's function: equal only to itself, and traced with full precision in matrix products.
 
     A part makes a new one for every function it is given. The next part sees a changed global, and the same part finds
@@ -36,7 +43,7 @@ class Function:
         self.function = function
         self.programs: dict[Program, Any] = {}
         """Programs compiled for it; they are released with it."""
-        self.handle = Handle(self)
+        super().__init__()
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the function; a plain number that it returns becomes a float."""
@@ -57,29 +64,29 @@ class Function:
 
 
 class Handle:
-    """Stands for a `Function` in the structure of a pytree: JAX's caches keep the structure, but not the function.
+    """Stands for an object in the structure of a pytree: JAX's caches keep the structure, but not the object.
 
     If a part is made inside `jit`, `vmap` and the like, only its structure comes out: then the handle keeps the
-    function.
+    object.
     """
 
-    def __init__(self, function: Function) -> None:
-        self._function = weakref.ref(function)
-        self._kept = function if isinstance(jax.device_put(0), Tracer) else None
+    def __init__(self, held: Any) -> None:
+        self._held = weakref.ref(held)
+        self._kept = held if isinstance(jax.device_put(0), Tracer) else None
 
     def keep(self) -> None:
-        """Keep the function."""
+        """Keep the object."""
         self._kept = self.get()
 
-    def get(self) -> Function:
-        """Return the function."""
-        function = self._function()
-        if function is None:
+    def get(self) -> Any:
+        """Return the object."""
+        held = self._held()
+        if held is None:
             raise RuntimeError(
-                "The function of a posterior, bound or schedule is gone: only the structure of the pytree that held it "
-                "was kept. Keep the object itself."
+                "The function of a posterior, bound or schedule, or the rows of a source, are gone: only the structure "
+                "of the pytree that held them was kept. Keep the object itself."
             )
-        return function
+        return held
 
 
 jax.tree_util.register_pytree_node(Function, lambda of: ((), of.handle), lambda handle, _: handle.get())

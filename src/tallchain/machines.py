@@ -11,7 +11,7 @@ from jax import random as jr
 
 from tallchain.kernel import Randomness
 from tallchain.schedule import Kernel, Schedule
-from tallchain.types import Array, PyTree, Verdict
+from tallchain.types import Array, PyTree, Source, Verdict
 
 
 class Machine(Protocol):
@@ -20,6 +20,11 @@ class Machine(Protocol):
     @property
     def log_likelihood(self) -> Any:
         """Whose programs these are."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """Where the rows come from."""
         ...
 
     def randomness(self, position: Any, /) -> Randomness:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
-from tallchain.functions import Function, Handle
+from tallchain.functions import Handle, Handled
 
 T = TypeVar("T")
 _REGISTERED: weakref.WeakSet[type] = weakref.WeakSet()
@@ -42,7 +42,7 @@ def registered(cls: type[T]) -> type[T]:
     def flatten_with_keys(self: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in leaves]
         structure = (getattr(self, name) for name in statics)
-        return children, tuple(value.handle if isinstance(value, Function) else value for value in structure)
+        return children, tuple(value.handle if isinstance(value, Handled) else value for value in structure)
 
     def unflatten(structure: tuple[Any, ...], children: Any) -> T:
         fixed = (value.get() if isinstance(value, Handle) else value for value in structure)

@@ -21,7 +21,6 @@ from tallchain.census import census_of, is_time_now, read_on
 from tallchain.cores import divisor, num_cores
 from tallchain.crew import Crew, current
 from tallchain.functions import calls_lapack
-from tallchain.kernel import MetropolisHastings
 from tallchain.lockstep import LONG, SHORT, Drawn, shapes_of, waiting
 from tallchain.machines import Lane, Machine, carried, check_trials, lanes_of, numbers_of, shown
 from tallchain.packing import Chunk, named_faults, num_bytes, num_words
@@ -47,8 +46,7 @@ class _Place:
     """A kernel where its rows are, and the programs there."""
 
     def __init__(self, kernel: Machine, schedule: Schedule) -> None:
-        source = kernel.source if isinstance(kernel, MetropolisHastings) else None
-        self.device = source.device if isinstance(source, PlacedSource) else None
+        self.device = kernel.source.device if isinstance(kernel.source, PlacedSource) else None
         # A plain number becomes an array by the settings of the current thread. (Its type stays weak.)
         self.shared = jax.device_put((kernel, schedule), self.device)
 
@@ -136,9 +134,13 @@ class Runner:
 
     def start(self, positions: PyTree, draw: int = 0) -> Self:
         """Begin with a draw, the first by default, of every chain; compiles everything."""
+        return self._begin(carried(self._any.kernel, positions), draw)
+
+    def _begin(self, held: PyTree, draw: int) -> Self:
+        """Begin with a draw of chains that carry this."""
         if draw:
             self._places = self._placed(draw)
-        parts = _split(carried(self._any.kernel, positions), self._num_groups)
+        parts = _split(held, self._num_groups)
         for group, place in self._here():
             if place.device not in self._programs:
                 self._programs[place.device] = self._compile(place, self._words[group], parts[group], draw)
@@ -157,12 +159,12 @@ class Runner:
 
     def restarted(self, kernel: Machine, draw: int) -> Self:
         """Go on from here, at this draw of every chain, with other numbers in the kernel: the programs are the same."""
-        positions, self._kernel = self.positions, kernel
-        randomness = kernel.randomness(jax.tree.map(lambda leaf: leaf[0], positions))
+        held, self._kernel = self._carried, kernel
+        randomness = kernel.randomness(jax.tree.map(lambda leaf: leaf[0], held))
         for device, programs in self._programs.items():
             ahead = partial(programs.draw_ahead.func, jax.device_put(randomness, device))
             self._programs[device] = programs._replace(draw_ahead=ahead)
-        return self.start(positions, draw)
+        return self._begin(held, draw)
 
     def dispatch(self, *, last: int, turns: int) -> None:
         """Begin a chunk, and do not wait for it; `collect` does."""
@@ -284,8 +286,14 @@ class Runner:
     @property
     def positions(self) -> PyTree:
         """Where the chains are."""
-        found = [self._others[group][1] if lanes is None else lanes.position for group, lanes in enumerate(self._lanes)]
-        return shown(self._any.kernel, _joined(found))
+        return shown(self._any.kernel, self._carried)
+
+    @property
+    def _carried(self) -> PyTree:
+        """What the chains carry from draw to draw."""
+        return _joined(
+            [self._others[group][1] if lanes is None else lanes.position for group, lanes in enumerate(self._lanes)]
+        )
 
     @property
     def _held(self) -> list[Lane]:

@@ -247,7 +247,7 @@ def drawn(
             report = partial(show_and_check, show, end.kernel, positions)
             if recorder.num_finished < num_draws:
                 run = run or runner(end.kernel).start(positions)
-                for stop in end.stops():
+                for stop in end.stops(int(run.draw.max())):
                     fill(recorder, run, stop, interrupt, report, saved)
                     if not interrupt.is_set():
                         end.kernel, run = end.changed(stop, run, runner)

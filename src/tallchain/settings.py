@@ -16,7 +16,7 @@ from tallchain.firefly import FireflyMC
 from tallchain.functions import Function
 from tallchain.kernel import MetropolisHastings
 from tallchain.stochastic import StochasticGradient
-from tallchain.types import AcceptanceTest, ExactTest
+from tallchain.types import ExactTest
 
 _LONGEST = 100
 
@@ -67,7 +67,7 @@ def settings_of(kernel: MetropolisHastings | FireflyMC | StochasticGradient, *, 
         name_of(kernel.posterior.log_prior),
         float(kernel.posterior.temperature),
         is_scheduled,
-        is_exact(kernel.acceptance),
+        is_exact(kernel),
         kernel.proposal.gradients_per_row if isinstance(kernel.proposal, ReadingProposal) else 0,
         kernel.acceptance is not None,
     )
@@ -83,9 +83,10 @@ def _test_and_proposal(kernel: MetropolisHastings | FireflyMC | StochasticGradie
     return test, describe(kernel.proposal)
 
 
-def is_exact(test: AcceptanceTest | None) -> bool:
-    """Whether a test leaves the posterior unchanged, whatever the rows."""
-    return isinstance(test, ExactTest) and test.is_exact
+def is_exact(kernel: MetropolisHastings | FireflyMC | StochasticGradient) -> bool:
+    """Whether the test leaves the posterior unchanged, whatever the rows: not if it sees a part of them at a time."""
+    test = kernel.acceptance
+    return isinstance(test, ExactTest) and test.is_exact and not kernel.source.population.is_part
 
 
 def describe(part: Any, *, static_only: bool = False) -> str:

@@ -131,6 +131,11 @@ class Many:
         """That of the kernel."""
         return self.kernel.log_likelihood
 
+    @property
+    def source(self) -> Source:
+        """That of the kernel."""
+        return self.kernel.source
+
     def randomness(self, position: At) -> Randomness:
         """Return what draws the noise of a decision."""
         return self.kernel.randomness(position.position)

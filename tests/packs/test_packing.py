@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ import pytest
 
 import tallchain as tc
 from conftest import SEED
-from tallchain.packs import open_design
+from tallchain.packs import designs, open_design
 from tallchain.sources import Packed
-from tallchain.sources.out_of_core import Manifest, PackError
+from tallchain.sources.manifest import Manifest, PackError
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -140,6 +142,11 @@ def test_bad_input_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     np.save(tmp_path / "cut.npy", np.zeros(1000))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:-9])
     np.savez(tmp_path / "objects.npz", x=np.array([{}, {}], object))
+    np.savez_compressed(tmp_path / "broken.npz", x=np.arange(4000.0))
+    held = bytearray((tmp_path / "broken.npz").read_bytes())
+    held[1000:1100] = bytes(100)
+    (tmp_path / "broken.npz").write_bytes(held)
+    os.mkfifo(tmp_path / "pipe.npy")
     for given, options, words in (
         (tmp_path / "none.npy", {}, "no such file"),
         (tmp_path / "text.npy", {}, "not a whole file of plain arrays"),
@@ -156,13 +163,31 @@ def test_bad_input_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
         ({"x": np.full(3, 1e300)}, {}, "too large for float32"),
         ({"x": np.zeros(3), "y": np.zeros(4)}, {}, "as many rows"),
         ({"x": np.zeros(0)}, {}, "rows along its first axis"),
+        ({1: np.zeros(3), "1": np.ones(3)}, {}, "the same name"),
+        ({"": np.zeros(3)}, {}, "Rename it"),
+        (np.ma.masked_equal([1.0, 2.0], 2.0), {}, "has masked values"),
+        (pd.DataFrame({"k": pd.cut(np.arange(9.0), 3)}), {}, "the labels of 'k' must be text"),
+        (tmp_path / "pipe.npy", {}, "no such file"),
+        (tmp_path / "broken.npz", {}, "not a whole file of plain arrays"),
     ):
         with pytest.raises((ValueError, TypeError), match=words):
             tc.pack(given, tmp_path / "out", progress=False, **options)
     with pytest.raises(PackError, match="exists already"):
         tc.pack(table, tmp_path / "full", progress=False)
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"text.npy", "full", "cut.npy", "objects.npz"}
+    assert left == {"text.npy", "full", "cut.npy", "objects.npz", "broken.npz", "pipe.npy"}
+
+
+def test_a_design_for_which_there_is_no_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written to mapped memory, which ends the process once the disk is full."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(designs.os, "posix_fallocate", full)
+    with pytest.raises(PackError, match="No space left"):
+        tc.pack(frame(), tmp_path / "packed", formula=FORMULA, family="bernoulli", progress=False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

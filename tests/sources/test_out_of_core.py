@@ -17,7 +17,8 @@ from scipy import stats
 
 from conftest import SEED
 from tallchain.sources import out_of_core
-from tallchain.sources.out_of_core import Manifest, PackError, checksum_of, pack_blocks
+from tallchain.sources.manifest import Manifest, PackError, column_file
+from tallchain.sources.out_of_core import checksum_of, pack_blocks
 
 ROWS = 20_000
 
@@ -146,6 +147,73 @@ def test_what_is_no_packed_table_is_refused(tmp_path: Path, text: str | None, sa
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(PackError, match=said):
         Manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda held: held.update(num_rows=ROWS + 1), "its shards have 20,000 rows, and the table 20,001"),
+        (lambda held: held.update(num_rows=10**18), "its shards have 20,000 rows"),
+        (lambda held: held["shards"].pop(), "its shards have"),
+        (lambda held: held["shards"].clear(), "must have rows, columns and shards"),
+        (lambda held: held["shards"][0].update(folder="../other"), "not in a folder of the table"),
+        (lambda held: held["shards"][0].update(folder=held["shards"][1]["folder"]), "in one folder"),
+        (lambda held: held["shards"][0].update(num_rows=-1), "has -1 rows"),
+        (lambda held: held["shards"][0]["checksums"].pop("x"), "not all columns"),
+        (lambda held: held["columns"]["x"].update(dtype="O"), "holds no numbers"),
+        (lambda held: held["columns"]["x"].update(dtype="<f9"), "not understood"),
+        (lambda held: held["columns"]["x"].update(shape=[-1]), "holds no numbers"),
+        (lambda held: held.update(design=5), "its design is none"),
+    ],
+)
+def test_a_manifest_that_does_not_agree_with_itself_is_refused(
+    tmp_path: Path, packed: Path, change: Callable[[Any], Any], said: str
+) -> None:
+    held = json.loads((packed / "manifest.json").read_text())
+    change(held)
+    (tmp_path / "manifest.json").write_text(json.dumps(held))
+    with pytest.raises(PackError, match=said):
+        Manifest.read(tmp_path)
+
+
+def test_names_of_columns_are_no_paths(tmp_path: Path) -> None:
+    names = ["../up", "a/b", "..", "50%", "ü", "x\0y"]
+    blocks = [{name: np.arange(3, dtype=np.int32) for name in names}]
+    manifest = pack_blocks(lambda: blocks, tmp_path / "rows", num_rows=3)
+    files = sorted(each.name for each in (tmp_path / "rows" / "00000").iterdir())
+    assert files == sorted(map(column_file, manifest.columns))
+    assert column_file("a/b") == "a%2Fb.npy"
+    assert len(files) == len(names)
+    for name in ("", "x" * 252, "\ud800"):
+        with pytest.raises(PackError, match="Rename it"):
+            column_file(name)
+
+
+def test_where_a_table_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a link, but not in place of the current folder; and not with more files than a process may open."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    pack_blocks(blocks_of(3), tmp_path / "link", num_rows=3)
+    assert (tmp_path / "link").is_symlink()
+    assert Manifest.read(tmp_path / "real").num_rows == 3
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(PackError, match="the current folder"):
+        pack_blocks(blocks_of(3), ".", num_rows=3)
+    with pytest.raises(PackError, match=r"1,001 shards are too many; .* 2,016 bytes of memory do"):
+        pack_blocks(blocks_of(20_001), tmp_path / "rows", num_rows=20_001, num_shards=1001)
+
+
+def test_one_process_at_a_time_packs_into_a_folder(tmp_path: Path) -> None:
+    """The first goes on unharmed."""
+
+    def blocks() -> Iterator[Mapping[str, np.ndarray]]:
+        with pytest.raises(PackError, match="another process is packing"):
+            pack_blocks(blocks_of(3), tmp_path / "rows", num_rows=3)
+        yield from blocks_of(ROWS)()
+
+    assert pack_blocks(blocks, tmp_path / "rows", num_rows=ROWS).num_rows == ROWS
+    assert [each.name for each in tmp_path.iterdir()] == ["rows"]
 
 
 def test_a_kill_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:

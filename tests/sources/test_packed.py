@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shutil
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,15 @@ from jax import random as jr
 
 import tallchain as tc
 from conftest import SEED
+from tallchain import chunks, runner
+from tallchain.checkpoints import container
+from tallchain.checkpoints.folder import STATE
 from tallchain.parts import part
 from tallchain.rounds import Rounds
 from tallchain.sources import Packed
 from tallchain.sources.columns import Columns
-from tallchain.sources.out_of_core import PackError, pack_blocks
+from tallchain.sources.manifest import PackError
+from tallchain.sources.out_of_core import pack_blocks
 from tallchain.sources.packed import bytes_of
 from tallchain.types import Block
 
@@ -137,20 +144,28 @@ def test_draws_do_not_depend_on_chunks_and_go_on_from_a_checkpoint(folder: Path,
     np.testing.assert_array_equal(again.position, first.position)
 
 
-@pytest.mark.slow
-def test_it_goes_on_wherever_it_was_cut(folder: Path, tmp_path: Path) -> None:
-    """Within a round, at its end, and when some chains have begun the next one."""
-    source = Packed(folder, columns="y", parts=PARTS)
-    first = drawn(source, num_chains=8)
-    for number, share in enumerate(np.linspace(0.1, 0.9, 25)):
+def test_a_run_goes_on_where_some_chains_have_just_begun_a_round(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chains that are a draw ahead do not begin the round again."""
+    for module, name in ((runner, "FEWEST_TURNS"), (chunks, "FEWEST_TURNS"), (chunks, "_MOST_TURNS")):
+        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr("tallchain.checkpoints.run._SHARE", 0.0)  # a state after every chunk
+    source, place = Packed(folder, columns="y", parts=PARTS), tmp_path / "run"
 
-        def stop(done: int, total: int, share: float = share) -> None:
-            if done > share * total:
-                raise KeyboardInterrupt
+    def stop(done: int, total: int) -> None:
+        if done > 8 * 20:
+            raise KeyboardInterrupt
 
-        options: dict[str, Any] = {"num_chains": 8, "checkpoint": tmp_path / str(number)}
-        drawn(source, progress=stop, chunk_size=5, **options)
-        np.testing.assert_array_equal(drawn(source, **options).position, first.position)
+    def run(**more: Any) -> tc.Trace:
+        more = {"num_chains": 8, "num_warmup": 10, "scan": 0, "progress": False} | more
+        return tc.sample(jr.key(SEED), kernel(source), jnp.float32(1.0), 40, **more)
+
+    run(checkpoint=place, progress=stop, chunk_size=1)
+    drawn = container.read(place / STATE)[1]["draw"]
+    assert drawn.min() == 20
+    assert drawn.max() == 21
+    np.testing.assert_array_equal(run(checkpoint=place).position, run().position)
 
 
 def test_prepare_says_how_far_parts_are_apart_and_refuses_small_ones(folder: Path) -> None:
@@ -209,6 +224,11 @@ def missing(path: Path) -> None:
     np.save(path, values)
 
 
+def piped(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -217,12 +237,78 @@ def missing(path: Path) -> None:
         (of_other_type, "manifest says"),
         (missing, "NaN in column 'y'"),
         (Path.unlink, "cannot be read"),
+        (piped, "cannot be read"),
     ],
 )
 def test_a_table_that_was_changed_is_refused(folder: Path, tmp_path: Path, change: Any, words: str) -> None:
     path = changed(folder, tmp_path / "rows", change)
     with pytest.raises(PackError, match=words):
         Packed(path, columns="y", parts=4).sweep(Collected(), lambda *_: None)
+
+
+def test_parts_that_are_read_out_of_order_are_checked_too(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "rows", missing)
+    source = Packed(path, columns="y", parts=PARTS)
+    with pytest.raises(PackError, match="NaN in column 'y'"):
+        source.at_part(2).at_part(1)
+
+
+def test_a_table_that_goes_away_while_chains_run_costs_no_draws(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    shutil.copytree(folder, path)
+
+    def remove(done: int, total: int) -> None:
+        if done > 0.3 * total and path.exists():
+            shutil.rmtree(path)
+
+    with pytest.raises(tc.SamplingError, match="cannot be read as a column") as raised:
+        drawn(Packed(path, columns="y", parts=8), progress=remove, chunk_size=16)
+    assert raised.value.trace.num_draws >= 200
+
+
+@part
+class Stuck(Packed):
+    """Chains never leave the first part."""
+
+    def at_part(self, number: int) -> Stuck:
+        return self
+
+
+def test_an_audit_repeats_decisions_in_all_parts(folder: Path) -> None:
+    """In one part alone it finds an error that cancels over whole tours."""
+    target = tc.Posterior(lambda mean: jnp.zeros(()), lambda mean, y: -((y - mean) ** 2) / 8, temperature=1e4)
+    for kind, is_sound in ((Packed, True), (Stuck, False)):
+        source = kind(folder, columns="y", parts=PARTS)
+        one = tc.MetropolisHastings(target, source, proposal=tc.RandomWalk(2.0), acceptance=tc.Metropolis())
+        trace = tc.sample(jr.key(SEED), one, jnp.float32(1.0), 100, num_chains=16, num_warmup=20, progress=False)
+        found = tc.audit(trace.kernel, trace, num_decisions=40, num_trials=16, progress=False)
+        assert found.is_sound == is_sound
+        assert found.num_trials == 16
+
+
+@pytest.mark.filterwarnings("ignore::tallchain.SamplingWarning")
+def test_a_test_that_reads_all_rows_of_a_part_is_not_called_exact(folder: Path) -> None:
+    """And is scanned for how far the parts are apart."""
+    for parts, is_exact in ((1, True), (PARTS, False)):
+        source = Packed(folder, columns="y", parts=parts)
+        walk = tc.RandomWalk(1.5 * np.sqrt(4 * TEMPERATURE / ROWS))
+        metropolis = tc.MetropolisHastings(posterior(), source, proposal=walk, acceptance=tc.Metropolis())
+        trace = tc.sample(jr.key(SEED), metropolis, jnp.float32(1.0), 8, num_chains=4, progress=False)
+        assert trace.settings is not None
+        assert trace.settings.is_exact == is_exact
+        assert (trace.scan is None) == is_exact
+    assert trace.scan is not None
+    assert trace.scan.part_error > 0.1
+
+
+def test_rows_go_when_their_source_does(folder: Path) -> None:
+    """The programs compiled for it are kept, and must not keep the rows."""
+    source = Packed(folder, columns="y", parts=PARTS)
+    held = weakref.ref(source.held)
+    tc.sample(jr.key(0), kernel(source), jnp.float32(1.0), 4, num_chains=2, scan=0, progress=False)
+    del source
+    gc.collect()
+    assert held() is None
 
 
 def test_bad_arguments_are_refused(folder: Path, tmp_path: Path) -> None:

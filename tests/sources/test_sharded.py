@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import random as jr
@@ -104,6 +105,18 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     drawn(source, checkpoint=tmp_path / "run", progress=stop, chunk_size=16)
     again = drawn(Sharded(numbers(), PARTS, seed=SEED), checkpoint=tmp_path / "run")
     np.testing.assert_array_equal(again.position, drawn(source).position)
+
+
+def test_what_chains_carry_goes_with_them_to_the_next_part() -> None:
+    """Momentum and thermostat of a dynamics: where all rows are alike, parts make no difference."""
+    posterior = tc.Posterior(lambda mean: jnp.zeros(()), lambda mean, y: -((y - mean) ** 2) / 8)
+    found = []
+    for parts in (1, 4):
+        source = Sharded(np.ones(2000, np.float32), parts)
+        dynamics = tc.StochasticGradient(posterior, source, tc.stochastic.SGNHT(1e-3), 50)
+        found.append(tc.sample(jr.key(SEED), dynamics, jnp.float32(1.0), 80, num_chains=4, progress=False).position)
+    np.testing.assert_allclose(*found, rtol=1e-4)
+    assert np.std(found) > 0
 
 
 def test_bad_arguments_are_refused() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from tallchain import runner
+from tallchain.abilities import DividedSource
 from tallchain.checking.recorder import Recorder
 from tallchain.checking.scan import Pairs
 from tallchain.checking.trace import Trace
@@ -22,7 +23,7 @@ from tallchain.keys import make_key, split
 from tallchain.parts import part, replace
 from tallchain.proposals import Fixed
 from tallchain.schedule import Schedule
-from tallchain.types import Array, IntegratedTest, PyTree, Verdict
+from tallchain.types import Array, IntegratedTest, PyTree, Source, Verdict
 
 _LANES = {"cpu": 2**10}  # decisions run in parallel
 _LANES_ELSEWHERE = 2**16
@@ -71,6 +72,17 @@ class _Repeated:
     def log_likelihood(self) -> Any:
         """That of the kernel."""
         return self.kernel.log_likelihood
+
+    @property
+    def source(self) -> Source:
+        """That of the kernel."""
+        return self.kernel.source
+
+    def at_part(self, number: int) -> _Repeated:
+        """Return the decisions as they are in another part of the rows."""
+        if not isinstance(self.source, DividedSource):
+            return self
+        return replace(self, kernel=replace(self.kernel, source=self.source.at_part(number)))
 
     def randomness(self, position: Any = ()) -> Randomness:
         """Return what draws the noise of a decision; that of its proposal is spent."""
@@ -126,21 +138,33 @@ def repeat(
 ) -> Trials:
     """Repeat the decisions both ways.
 
-    Decision k of lane c is at pair (c + k) modulo the number of pairs; of these the second half are backward.
+    Decision k of lane c is at pair (c + k) modulo the number of pairs; of these the second half are backward. If the
+    rows are in parts, every pair is decided in each of them equally often: over whole tours what the parts do to a
+    decision cancels to first order.
     """
     both = Pairs(
         jax.tree.map(lambda a, b: jnp.concatenate([a, b]), pairs.here, pairs.there),
         jax.tree.map(lambda a, b: jnp.concatenate([b, a]), pairs.here, pairs.there),
         jnp.concatenate([pairs.log_correction, -pairs.log_correction]),
     )
-    num_pairs = len(both.log_correction)
-    lanes_per_pair = _lanes_per_pair(num_pairs, num_trials)
-    num_lanes, num_draws = num_pairs * lanes_per_pair, num_trials // lanes_per_pair
+    num_pairs, num_parts = len(both.log_correction), _num_parts(kernel)
+    in_part = -(-num_trials // num_parts)
+    lanes_per_pair = _lanes_per_pair(num_pairs, in_part)
+    num_lanes, length = num_pairs * lanes_per_pair, in_part // lanes_per_pair
+    num_draws = num_parts * length
+
+    def divided(repeated: _Repeated, draw: int) -> list[_Repeated]:
+        return [repeated.at_part(draw // length)]
+
     repeated, schedule, keys = _Repeated(kernel, both), Schedule(), split(key, num_lanes)
     recorder = Recorder(kernel.source.population.total, num_lanes, num_draws, 0)
     start = repeated.start(num_lanes)
-    run = runner.Runner(repeated, schedule, keys, partial(slots_within, num_draws)).start(start)
+    run = runner.Runner(repeated, schedule, keys, partial(slots_within, num_draws), divided=divided).start(start)
     with progress_bar(progress, num_draws * num_lanes) as report:
+        for stop in range(length, num_draws, length):
+            fill(recorder, run, stop, interrupt, report)
+            if not interrupt.is_set():
+                run = run.restarted(repeated, stop)
         fill(recorder, run, num_draws, interrupt, report)
     if recorder.num_finished * lanes_per_pair < 2:
         raise KeyboardInterrupt("the audit was interrupted before every decision was repeated")
@@ -164,6 +188,10 @@ def _chances(kernel: MetropolisHastings, seen: PyTree) -> Array:
     return chances.reshape(jax.tree.leaves(seen)[0].shape[:2])
 
 
+def _num_parts(kernel: MetropolisHastings) -> int:
+    return kernel.source.num_parts if isinstance(kernel.source, DividedSource) else 1
+
+
 def _lanes_per_pair(num_pairs: int, num_trials: int) -> int:
     """As many as keep the machine busy and divide the repeats evenly."""
     most = _LANES.get(jax.default_backend(), _LANES_ELSEWHERE) // num_pairs
@@ -182,6 +210,8 @@ def choose_trials(kernel: MetropolisHastings, trace: Trace, num_decisions: int) 
 
 def _always_reads_all(kernel: MetropolisHastings) -> bool:
     """Whether the test first asks for every row, and for the decision itself."""
+    if kernel.source.population.is_part:
+        return False
     bound = None if kernel.bound is None else jnp.zeros(())
     _, _, ask = kernel.acceptance.open(kernel.acceptance.draw(make_key(0)), bound, kernel.source.population)
     return bool(ask.census) and not bool(ask.apart)

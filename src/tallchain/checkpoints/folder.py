@@ -21,6 +21,7 @@ import numpy as np
 from tallchain.checkpoints import container
 from tallchain.checkpoints.container import CheckpointError, open_plain
 from tallchain.checkpoints.identity import Description, differences
+from tallchain.files import locked
 
 MANIFEST, STATE, DRAWS, LOCK = "manifest", "state", "draws.bin", "lock"
 _OURS = {MANIFEST, STATE, DRAWS, LOCK}
@@ -46,7 +47,7 @@ class Folder:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._check_contents()
                 self._lock = open_plain(self.path / LOCK, os.O_RDWR | os.O_CREAT)
-                if not _locked(self._lock):
+                if not locked(self._lock):
                     raise CheckpointError(
                         f"`{self.call}`: another process is working on the checkpoint {self.path}. Wait until it has "
                         "ended, or give another folder."
@@ -113,22 +114,3 @@ class Folder:
         """Which run this is: a state says to which run it belongs."""
         facts, _ = self.manifest()
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _locked(handle: int) -> bool:
-    """Take the lock of a file, if nobody has it; the system releases it when the process ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # ty: ignore[missing-attribute]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import zipfile
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from tallchain.packs.contents import BLOCK, Contents, check_finite_after, chosen, kept, lacking, refuse_missing
-from tallchain.sources.out_of_core import PackError
+from tallchain.sources.manifest import NUMBERS, PackError
 
 _WHOLE = "data"  # the name of the column of a file with a single array
 
@@ -31,26 +32,37 @@ def of_arrays(held: Mapping[str, np.ndarray], names: Any, missing: str) -> Conte
 
 def of_file(path: Path, names: Any, missing: str) -> Contents:
     """Return the arrays of a file."""
-    if not path.exists():
+    if not path.is_file():
         raise PackError(f"`pack({str(path)!r})`: there is no such file.")
-    try:
-        with contextlib.ExitStack() as open_files:
-            streams = _streams(path, None, open_files)
-            headers = {name: _header(stream) for name, stream in streams.items()}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise PackError(f"`pack({str(path)!r})`: it is not a whole file of plain arrays ({error}).") from None
+    with _reading(path), contextlib.ExitStack() as open_files:
+        streams = _streams(path, None, open_files)
+        headers = {name: _header(stream) for name, stream in streams.items()}
     wanted = chosen(names, headers, str(path))
     num_rows = _check({name: headers[name] for name in wanted})
 
     def blocks() -> Iterator[dict[str, np.ndarray]]:
         with contextlib.ExitStack() as open_files:
-            streams = _streams(path, wanted, open_files)
-            shapes = {name: _header(stream) for name, stream in streams.items()}
+            with _reading(path):
+                streams = _streams(path, wanted, open_files)
+                shapes = {name: _header(stream) for name, stream in streams.items()}
             for first in range(0, num_rows, BLOCK):
                 count = min(BLOCK, num_rows - first)
-                yield {name: _read(path, streams[name], *shapes[name], count) for name in wanted}
+                with _reading(path):
+                    block = {name: _read(path, streams[name], *shapes[name], count) for name in wanted}
+                yield block
 
     return _contents(blocks, num_rows, missing)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Generator[None]:
+    """Say in one line what is wrong with a file."""
+    try:
+        yield
+    except PackError:
+        raise
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise PackError(f"`pack({str(path)!r})`: it is not a whole file of plain arrays ({error}).") from None
 
 
 def _streams(path: Path, names: list[str] | None, open_files: contextlib.ExitStack) -> dict[str, IO[bytes]]:
@@ -85,7 +97,7 @@ def _read(path: Path, stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype
 def _check(shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> int:
     """Return the number of rows, or say why these are no columns of one table."""
     for name, (shape, dtype) in shapes.items():
-        if dtype.kind not in "biuf":
+        if dtype.kind not in NUMBERS:
             raise PackError(f"`pack(...)`: column {name!r} must hold numbers; got {dtype}.")
         if not shape or not shape[0] or 0 in shape:
             raise PackError(f"`pack(...)`: column {name!r} must have rows along its first axis; got shape {shape}.")

@@ -10,9 +10,10 @@ import numpy as np
 from tallchain import progress as bars
 from tallchain.formulas.labels import Labels, distinct
 from tallchain.packs.contents import Contents, check_finite_after, chosen, kept, lacking, refuse_missing
-from tallchain.sources.out_of_core import PackError
+from tallchain.sources.manifest import PackError
 from tallchain.tables import open_table
 from tallchain.tables.table import Kind, Table
+from tallchain.validation import brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +81,12 @@ def _learned(table: Table, kinds: dict[str, Kind], missing: str, show: Any) -> t
     for name, values in found.items():
         order = {label: at for at, label in enumerate(orders.get(name, ()))}
         levels[name] = tuple(sorted(values, key=lambda label, order=order: (order.get(label, -1), str(label))))
+        wrong = next((label for label in values if not isinstance(label, str | int | float)), None)
+        if wrong is not None:
+            raise PackError(
+                f"`pack(...)`: the labels of {name!r} must be text, numbers or truth values; got {brief(wrong)}. Make "
+                "them text."
+            )
     return count, levels
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from tallchain.sources.out_of_core import Blocks, PackError
+from tallchain.sources.manifest import PackError, column_file
+from tallchain.sources.out_of_core import Blocks
 from tallchain.validation import brief
 
 BLOCK = 2**18  # rows
@@ -36,6 +37,8 @@ def chosen(names: Any, known: Iterable[str], name: str) -> list[str]:
             )
     if not wanted:
         raise PackError(f"`pack(columns=...)` must name columns; got {brief(names)}.")
+    for each in wanted:
+        column_file(each)  # or it says what is wrong with the name
     return wanted
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tallchain.models.plain import model_from_json, model_to_json
 from tallchain.models.regression import scaled_by, with_rows
 from tallchain.packs.contents import BLOCK, Contents
 from tallchain.sources import Packed
-from tallchain.sources.out_of_core import MANIFEST, Manifest, PackError
+from tallchain.sources.manifest import MANIFEST, Manifest, PackError
 from tallchain.tables import open_table
 
 _SOME = 2**16  # rows that stand for all, for predictive checks
@@ -33,9 +34,11 @@ def contents(
     made: list[Path] = []
 
     def allocate(shape: Any, dtype: Any) -> np.ndarray:
+        folder.mkdir(exist_ok=True)
         path = folder / f"{len(made)}.bin"
         made.append(path)
-        return np.memmap(path, dtype, "w+", shape=shape)
+        _reserve(path, np.dtype(dtype).itemsize * math.prod(np.atleast_1d(shape).tolist()))
+        return np.memmap(path, dtype, "r+", shape=shape)
 
     table = open_table(data, "pack(...)")
     options: dict[str, Any] = {"weights": weights, "offset": offset, "missing": missing, "progress": progress}
@@ -48,6 +51,17 @@ def contents(
             yield {name: np.asarray(of[first : first + BLOCK]) for name, of in held.items()}
 
     return Contents(blocks, num_rows, {}, _design(built))
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make a file of zeros, or say that there is no room: what is mapped ends the process when there is none."""
+    try:
+        with path.open("wb") as file:
+            if hasattr(os, "posix_fallocate") and size:
+                os.posix_fallocate(file.fileno(), 0, size)
+            file.truncate(size)
+    except OSError as error:
+        raise PackError(f"`pack(...)`: {path.parent} cannot be written: {error.strerror or error}.") from error
 
 
 def _design(built: Built) -> dict[str, Any]:

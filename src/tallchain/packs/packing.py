@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +14,10 @@ from tallchain import progress as bars
 from tallchain.models.families import Family
 from tallchain.packs import arrays, columns, designs
 from tallchain.packs.contents import Contents
-from tallchain.sources.out_of_core import Manifest, PackError, check_output, pack_blocks
+from tallchain.sources.manifest import NUMBERS, Manifest, PackError
+from tallchain.sources.out_of_core import check_output, pack_blocks
 from tallchain.sources.packed import bytes_of
+from tallchain.sources.unfinished import unfinished
 from tallchain.validation import brief, check_switch, is_whole
 
 _PASSES = 2  # over the rows: to distribute, and to shuffle
@@ -66,16 +67,16 @@ def pack(
     for name, value, least in (("seed", seed, 0), ("shards", 1 if shards is None else shards, 1)):
         if not is_whole(value, least):
             raise ValueError(f"`pack({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
-    num_bytes = int(bytes_of("pack(memory=...)", memory))
+    num_bytes = max(int(bytes_of("pack(memory=...)", memory)), 1)
     progress = check_switch("pack", "progress", progress)
-    output = Path(output)
+    output = Path(os.path.realpath(output))
     check_output(output)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=_parent(output)) as elsewhere:
+    with unfinished(output) as work:
         if formula is not None:
             if columns is not None:
                 raise TypeError("`pack(columns=..., formula=...)`: a formula says which columns; leave `columns` out.")
             options: dict[str, Any] = {"weights": weights, "offset": offset, "missing": missing}
-            contents = designs.contents(formula, data, family, Path(elsewhere), progress=progress, **options)
+            contents = designs.contents(formula, data, family, work / "design", progress=progress, **options)
         else:
             for name, value in (("family", family), ("weights", weights), ("offset", offset)):
                 if value is not None:
@@ -96,17 +97,8 @@ def pack(
                 seed=seed,
                 design=contents.design,
                 report=report,
+                work=work,
             )
-
-
-def _parent(output: Path) -> Path:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PackError(f"`pack(output=...)`: {output} cannot be written: {error.strerror or error}.") from error
-    if not os.access(output.parent, os.W_OK):
-        raise PackError(f"`pack(output=...)`: {output} cannot be written: no permission in {output.parent}.")
-    return output.parent
 
 
 def _contents(data: Any, names: Any, missing: str, *, progress: bool) -> Contents:
@@ -116,9 +108,18 @@ def _contents(data: Any, names: Any, missing: str, *, progress: bool) -> Content
         if path.suffix.lower() in (".npy", ".npz"):
             return arrays.of_file(path, names, missing)
     elif isinstance(data, np.ndarray | jax.Array):
-        return arrays.of_arrays({"data": np.asarray(data)}, names, missing)
+        return arrays.of_arrays({"data": _plain("data", data)}, names, missing)
     elif isinstance(data, Mapping) and all(getattr(of, "dtype", None) is not None for of in data.values()):
-        held = {str(name): np.asarray(of) for name, of in data.items()}
-        if all(of.dtype.kind in "biuf" for of in held.values()):
+        held = {str(name): _plain(name, of) for name, of in data.items()}
+        if len(held) < len(data):
+            raise PackError(f"`pack(...)`: two columns have the same name, as text; got {brief(list(data))}.")
+        if all(of.dtype.kind in NUMBERS for of in held.values()):
             return arrays.of_arrays(held, names, missing)
     return columns.of_table(data, names, missing, progress=progress)
+
+
+def _plain(name: Any, values: Any) -> np.ndarray:
+    """Return an array without a mask."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.count_masked(values):
+        raise PackError(f"`pack(...)`: column {str(name)!r} has masked values. Fill them with NaN, or leave them out.")
+    return np.asarray(values)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import zlib
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,7 +15,7 @@ import jax
 import numpy as np
 
 from tallchain.sources.copying import allocate
-from tallchain.sources.out_of_core import Column, Manifest, PackError
+from tallchain.sources.manifest import Column, Manifest, PackError, column_file
 from tallchain.sources.rows import check_values
 from tallchain.validation import brief
 
@@ -64,7 +66,7 @@ class Columns:
         if not wanted:
             raise PackError(f"`{call}(columns=...)` must name columns; got {brief(names)}.")
         self._files = {name: self._open(name, self.manifest.columns[name]) for name in wanted}
-        self._checked = dict.fromkeys(wanted, (0, 0))  # rows in order so far, and the checksum of those in a file
+        self._checked = dict.fromkeys(self._files, (0, 0))  # rows in order so far, and the checksum of those in a file
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="tallchain-read")
         self._ahead: tuple[tuple[int, int, int], Future[Any]] | None = None
@@ -119,12 +121,12 @@ class Columns:
         """Find where the numbers of a column are, and refuse files that are not as the manifest says."""
         found, first = [], 0
         for shard in self.manifest.shards:
-            path = self.path / shard.folder / f"{name}.npy"
+            path = self.path / shard.folder / column_file(name)
             try:
-                with path.open("rb") as stream:
+                with self._stream(path) as stream:
                     shape, dtype, begin = _header(stream)
                     size = path.stat().st_size - begin
-            except (OSError, ValueError) as error:
+            except ValueError as error:
                 raise PackError(f"`{self._call}(...)`: {path} cannot be read as a column: {error}.") from error
             wanted = (shard.num_rows, *column.shape)
             if shape != wanted or dtype != np.dtype(column.dtype):
@@ -142,6 +144,18 @@ class Columns:
             first += shard.num_rows
         return found
 
+    @contextlib.contextmanager
+    def _stream(self, path: Path) -> Generator[Any]:
+        """Open a file; say in one line that it cannot be read."""
+        try:
+            if not path.is_file():  # but a pipe, say, which would be waited for
+                raise FileNotFoundError("there is no such file")
+            with path.open("rb", buffering=0) as stream:
+                yield stream
+        except OSError as error:
+            said = f"{path} cannot be read as a column: {error.strerror or error}"
+            raise PackError(f"`{self._call}(...)`: {said}. Pack the table again.") from error
+
     def _fill(self, name: str, into: np.ndarray, begin: int) -> None:
         """Read rows of a column from all shards that have some of them."""
         end = begin + len(into)
@@ -151,7 +165,7 @@ class Columns:
                 self._read_part(name, file, into[at - begin : to - begin], at)
 
     def _read_part(self, name: str, file: _File, into: np.ndarray, at: int) -> None:
-        with file.path.open("rb", buffering=0) as stream:
+        with self._stream(file.path) as stream:
             stream.seek(file.begin + (at - file.first) * file.row_bytes)
             step = len(into) if into.dtype == file.dtype else max(_AT_ONCE // max(file.row_bytes, 1), 1)
             for start in range(0, len(into), max(step, 1)):
@@ -171,11 +185,12 @@ class Columns:
             done += count
 
     def _check(self, name: str, file: _File, at: int, numbers: np.ndarray) -> None:
-        """Compare the checksum of a file once all of it was read, if that was in order."""
+        """Compare the checksum of a file once all of it was read, if that was in order; and values read before."""
         done, found = self._checked[name]
+        if at + len(numbers) > done:
+            self._check_values(name, file, at, numbers)
         if at != done:
             return
-        self._check_values(name, file, at, numbers)
         found = zlib.crc32(numbers.reshape(-1).view(np.uint8).data, 0 if at == file.first else found)
         done += len(numbers)
         if done == file.first + file.num_rows and f"crc32:{found:08x}" != file.checksum:

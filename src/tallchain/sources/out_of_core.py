@@ -13,84 +13,22 @@ of the table are written and read, and memory holds a block and a shard.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tallchain.sources.manifest import MANIFEST, NUMBERS, Column, Manifest, PackError, Shard, column_file
+from tallchain.sources.unfinished import unfinished
 from tallchain.validation import brief, is_whole
 
-FORMAT, MANIFEST = 1, "manifest.json"
 _SHARE = 4  # of memory for one shard: it is there twice while it is shuffled
+_MOST_SHARDS = 1000  # files that are open at a time: systems allow 1024
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-_UNFINISHED = ".unfinished-"
-
-
-class PackError(ValueError):
-    """A packed table that cannot be written, or is not whole."""
-
-
-class Column(NamedTuple):
-    """A column of a packed table."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    """Of one row."""
-    levels: tuple[Any, ...] | None = None
-    """Labels of a factor, whose numbers the column holds."""
-
-
-class Shard(NamedTuple):
-    """A random part of the rows."""
-
-    folder: str
-    num_rows: int
-    checksums: dict[str, str]
-    """Of the numbers of its columns."""
-
-
-class Manifest(NamedTuple):
-    """What a packed table is."""
-
-    num_rows: int
-    columns: dict[str, Column]
-    shards: tuple[Shard, ...]
-    seed: int
-    checksum: str
-    """Of all rows, whatever their order."""
-    design: dict[str, Any] | None = None
-    """What the columns are the design of, if they are one."""
-
-    def to_json(self) -> str:
-        """Return it as text."""
-        found = self._asdict() | {"format": FORMAT, "columns": {n: of._asdict() for n, of in self.columns.items()}}
-        found["shards"] = [shard._asdict() for shard in self.shards]
-        return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-    @classmethod
-    def read(cls, path: Path) -> Manifest:
-        """Read that of a folder, or refuse it."""
-        try:
-            found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-            if found.pop("format") != FORMAT:
-                raise ValueError(f"its format is not {FORMAT}")
-            columns = {
-                name: Column(of["dtype"], tuple(of["shape"]), None if of["levels"] is None else tuple(of["levels"]))
-                for name, of in found.pop("columns").items()
-            }
-            return cls(columns=columns, shards=tuple(Shard(**of) for of in found.pop("shards")), **found)
-        except FileNotFoundError:
-            raise PackError(f"{path} is no packed table: it has no {MANIFEST}. Was packing it ended early?") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PackError(f"{path / MANIFEST} is no manifest of a packed table: {error}.") from error
-
 
 Blocks = Callable[[], Iterable[Mapping[str, np.ndarray]]]
 """Makes the blocks of a table: columns by name, of equal lengths; all blocks have the same columns and types."""
@@ -107,6 +45,7 @@ def pack_blocks(
     seed: int = 0,
     design: Mapping[str, Any] | None = None,
     report: Callable[[str, int], None] = lambda *_: None,
+    work: Path | None = None,
 ) -> Manifest:
     """Write the rows of a table into a folder, in random order.
 
@@ -120,41 +59,36 @@ def pack_blocks(
         seed: of the order.
         design: what the columns are the design of, as plain values for JSON.
         report: called with what is being done, and the rows done so far.
+        work: a folder on the same disk to work in; None for one next to the output.
     """
-    output = Path(output)
+    output = Path(os.path.realpath(output))
     for name, value, least in (("num_rows", num_rows, 1), ("memory", memory, 1), ("seed", seed, 0)):
         if not is_whole(value, least):
             raise ValueError(f"`pack({name}=...)` must be a whole number, at least {least}; got {brief(value)}.")
     check_output(output)
-    _remove_unfinished(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}{_UNFINISHED}"))
-    try:
-        packer = _Packer(unfinished, num_rows, memory, num_shards, seed, report)
-        packer.scatter(blocks())
-        manifest = packer.gather({name: tuple(of) for name, of in (levels or {}).items()})
-        manifest = manifest._replace(design=None if design is None else dict(design))
-        (unfinished / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
-        with contextlib.suppress(OSError):
-            output.rmdir()
-        os.replace(unfinished, output)
-        return manifest
-    except OSError as error:
-        raise PackError(f"`pack(output=...)`: {output} cannot be written: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with contextlib.nullcontext(work) if work else unfinished(output) as folder:
+        try:
+            table = folder / "table"
+            table.mkdir()
+            packer = _Packer(table, num_rows, memory, num_shards, seed, report)
+            packer.scatter(blocks())
+            manifest = packer.gather({name: tuple(of) for name, of in (levels or {}).items()})
+            manifest = manifest._replace(design=None if design is None else dict(design))
+            (table / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+            with contextlib.suppress(OSError):
+                output.rmdir()
+            os.replace(table, output)
+            return manifest
+        except OSError as error:
+            raise PackError(f"`pack(output=...)`: {output} cannot be written: {error.strerror or error}.") from error
 
 
 def check_output(output: Path) -> None:
     """Refuse a folder that something is in."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise PackError(f"`pack(output=...)`: {output} exists already. Choose a folder that does not, or remove it.")
-
-
-def _remove_unfinished(output: Path) -> None:
-    """Remove what a process that was killed has left: nothing of it could be used."""
-    for each in output.parent.glob(f".{output.name}{_UNFINISHED}*"):
-        shutil.rmtree(each, ignore_errors=True)
+    if output.exists() and (output.is_mount() or output.samefile(os.curdir)):
+        raise PackError(f"`pack(output=...)`: {output} is a disk or the current folder. Name a folder in it.")
 
 
 class _Packer:
@@ -170,7 +104,7 @@ class _Packer:
         report: Callable[[str, int], None],
     ) -> None:
         self._folder, self._num_rows, self._memory, self._given = folder, num_rows, memory, num_shards
-        self._seed, self._random, self._report = seed, np.random.default_rng(seed), report
+        self._seed, self._random, self._report = int(seed), np.random.default_rng(seed), report
         self._record: np.dtype | None = None
         self._sizes = np.zeros(0, np.int64)
         self._checksum = 0
@@ -204,14 +138,20 @@ class _Packer:
     def _rows_of(self, block: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return a block as an array of records."""
         fields = [(name, column.dtype, column.shape[1:]) for name, column in block.items()]
-        if any(dtype.kind not in "biuf" for _, dtype, _ in fields):
-            wrong = next(name for name, dtype, _ in fields if dtype.kind not in "biuf")
+        if any(dtype.kind not in NUMBERS for _, dtype, _ in fields):
+            wrong = next(name for name, dtype, _ in fields if dtype.kind not in NUMBERS)
             raise PackError(f"`pack(...)`: column {wrong!r} must hold numbers; got {block[wrong].dtype}.")
         record = _padded(np.dtype(fields))
         if self._record is None:
             self._record = record
             per_shard = max(self._memory // (_SHARE * max(record.itemsize, 1)), 1)
             count = min(self._given or math.ceil(self._num_rows / per_shard), self._num_rows)
+            if count > _MOST_SHARDS:
+                least = math.ceil(self._num_rows / _MOST_SHARDS) * _SHARE * record.itemsize
+                raise PackError(
+                    f"`pack(memory=..., shards=...)`: {count:,} shards are too many; there may be {_MOST_SHARDS:,}, "
+                    f"for which {least:,} bytes of memory do."
+                )
             self._sizes = np.full(count, self._num_rows // count)
             self._sizes[: self._num_rows % count] += 1
         elif record != self._record:
@@ -249,7 +189,7 @@ class _Packer:
         folder.mkdir()
         for column in rows.dtype.names or ():
             values = np.ascontiguousarray(rows[column])
-            np.save(folder / f"{column}.npy", values)
+            np.save(folder / column_file(column), values)
             checksums[column] = checksum_of(values)
         return Shard(name, len(rows), checksums)
 

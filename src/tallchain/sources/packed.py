@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tallchain.crew import current
+from tallchain.functions import Handled
 from tallchain.parts import part
 from tallchain.sources.columns import Columns
 from tallchain.sources.divided import LEAST_ROUND, Divided, length_of, repeated
@@ -19,12 +20,13 @@ _UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2**10, "mib": 2**2
 _BYTES_PER_DECISION = 2000  # what is read in the time of a decision, about
 
 
-class _OnDisk:
+class _OnDisk(Handled):
     """The parts of a packed table."""
 
     num_slots = 1
 
     def __init__(self, columns: Columns, num_parts: int) -> None:
+        super().__init__()
         self.columns, self.num_parts = columns, num_parts
         self.num_rows, self.row_bytes = columns.num_rows, columns.row_bytes
 

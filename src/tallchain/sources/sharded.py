@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from tallchain.crew import current
+from tallchain.functions import Handled
 from tallchain.parts import part
 from tallchain.sources.columns import Columns
 from tallchain.sources.copying import allocate, shuffle_rows
@@ -22,10 +23,11 @@ from tallchain.validation import brief, is_whole
 _FIRST = 8192  # rows that every process has
 
 
-class _OnDevices:
+class _OnDevices(Handled):
     """Parts that stay where they are."""
 
     def __init__(self, num_rows: int, size: int, num_parts: int, devices: Sequence[Any], identity: str) -> None:
+        super().__init__()
         self.num_rows, self.row_bytes, self.num_parts, self.num_slots = num_rows, size, num_parts, num_parts
         self._devices, self.identity = devices, identity
         self._crew = current()
