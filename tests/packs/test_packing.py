@@ -101,7 +101,7 @@ def test_a_fit_of_a_packed_design_is_that_of_its_table(tmp_path: Path) -> None:
     design = open_design(tmp_path / "packed")
     x = design.manifest.columns["x"]
     assert x.shape == (4,)
-    size = ROWS * Packed(tmp_path / "packed").columns.row_bytes
+    size = ROWS * Packed(tmp_path / "packed").held.row_bytes
     packed = tc.fit(FORMULA, tmp_path / "packed", memory=size, **options)
     plain = tc.fit(FORMULA, table, **options)
     assert packed.prepared is not None
