@@ -122,8 +122,6 @@ def fitted(source: Any) -> dict[str, Any]:
         draws,
         num_chains=CHAINS,
         num_warmup=100,
-        keep="draws",
-        thin=32,
         scan=0,
         progress=False,
     )
