@@ -168,7 +168,7 @@ def test_labels_of_a_large_factor_take_no_matrix() -> None:
     assert peak < size * groups / 10
 
 
-def test_the_design_is_allocated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_design_is_allocated_once() -> None:
     seen: list[np.ndarray] = []
     empty = np.empty
 
@@ -176,8 +176,7 @@ def test_the_design_is_allocated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(empty(*arguments, **settings))  # type: ignore[arg-type]
         return seen[-1]
 
-    monkeypatch.setattr("tallchain.formulas.filling.np.empty", noted)
-    made = built("y ~ x1 + x2 + carrier").model
+    made = built("y ~ x1 + x2 + carrier", allocate=noted).model
     assert sum(each is made.data["x"] for each in seen) == 1
     assert any(each is made.data["y"] for each in seen)
 

@@ -43,8 +43,9 @@ def family_words(family: Family) -> str:
     return said[type(family)](family) if type(family) in said else repr(family)
 
 
-def model_words(model: Regression, outcome: str, num_rows: int) -> str:
-    """Say in a sentence or two what is explained by what."""
+def model_words(model: Regression, outcome: str, num_rows: int | None = None) -> str:
+    """Say in a sentence or two what is explained by what; of a packed table the model has only some rows."""
+    num_rows = len(model.data["y"]) if num_rows is None else num_rows
     layout = model.layout
     count = layout.num_features - layout.has_intercept
     features = "no features" if not count else "one feature" if count == 1 else f"{count:,} features"
