@@ -2,8 +2,9 @@
 
 Every process runs the same calls with the same keys. Each has a part of the work: of the chains, and of the rows if
 these are `sources.Sharded`. After each chunk of draws, and after a sweep over the rows, they tell each other what they
-found, so that all have the same trace and go on alike. This goes through the key-value store of JAX's own distributed
-runtime, some kilobytes to megabytes at a time: nothing is sent while a decision is made.
+found, so that all have the same trace and go on alike; nothing is sent while a decision is made. What is short goes
+through the key-value store of JAX's own distributed runtime, where each process waits for each other by name. What is
+long follows by one of its collectives, once all have come.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 LAUNCHED = "TALLCHAIN_LAUNCHED"
 """Environment of a process of `tallchain launch`: the address of the first, how many there are, which one this is."""
 _PATIENCE, _HEARTBEAT = 300.0, 30  # seconds for a process that does not come; until one counts as dead
-_PART = 2**21  # bytes of a message
+_SHORT = 2**12  # bytes of a message that goes through the store
 _POLL = 1000  # milliseconds
 _FAILED = "tallchain/failed"
 
@@ -44,28 +45,28 @@ class Crew:
     def gather(self, what: str, data: bytes) -> list[bytes]:
         """Return what every process has given, in their order; all must call it, for the same purpose."""
         step, self._step = self._step, self._step + 1
-        parts = [data[at : at + _PART] for at in range(0, len(data), _PART)]
-        head = json.dumps({"what": what, "parts": len(parts)}).encode()
-        for number, part in enumerate([head, *parts]):
-            self._client.key_value_set_bytes(_name(step, self.rank, number), part)
-        found = [data if rank == self.rank else self._of(rank, step, what) for rank in range(self.size)]
+        head = json.dumps({"what": what, "size": len(data)}).encode() + b"\n"
+        self._client.key_value_set_bytes(_name(step, self.rank), head + data[:_SHORT])
+        heads = [self._of(rank, step, what) for rank in range(self.size)]
         if step > 1:  # all have come here, and so have read what was before the last time
-            self._client.key_value_delete(f"tallchain/{step - 2}/{self.rank}/")
-        return found
+            self._client.key_value_delete(_name(step - 2, self.rank))
+        longest = max(size for size, _ in heads)
+        return [short for _, short in heads] if longest <= _SHORT else _collected(data, [size for size, _ in heads])
 
     def gather_arrays(self, what: str, arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
         """As `gather`, of arrays."""
         return [_arrays_of(data) for data in self.gather(what, _bytes_of(arrays))]
 
-    def _of(self, rank: int, step: int, what: str) -> bytes:
-        """Wait for what a process has to say."""
-        head = json.loads(self._get(rank, _name(step, rank, 0), what))
+    def _of(self, rank: int, step: int, what: str) -> tuple[int, bytes]:
+        """Wait for a process; return how many bytes it has, and the first of them."""
+        words, _, short = self._get(rank, _name(step, rank), what).partition(b"\n")
+        head = json.loads(words)
         if head["what"] != what:
             raise CrewError(
                 f"process {rank} is at '{head['what']}', and process {self.rank} at '{what}': all must make the same "
                 "calls in the same order."
             )
-        return b"".join(self._get(rank, _name(step, rank, number + 1), what) for number in range(head["parts"]))
+        return int(head["size"]), short
 
     def _get(self, rank: int, name: str, what: str) -> bytes:
         began = time.monotonic()
@@ -97,13 +98,23 @@ class Crew:
         """Tell the others that this process has failed."""
         words = f"process {self.rank} failed: {type(error).__name__}: {error}"
         try:
-            self._client.key_value_set_bytes(_FAILED, words.encode()[:_PART])
+            self._client.key_value_set_bytes(_FAILED, words.encode())
         except Exception:  # another one was first, or nobody is there
             return
 
 
-def _name(step: int, rank: int, number: int) -> str:
-    return f"tallchain/{step}/{rank}/{number}"
+def _name(step: int, rank: int) -> str:
+    return f"tallchain/{step}/{rank}"
+
+
+def _collected(data: bytes, sizes: list[int]) -> list[bytes]:
+    """Return what every process has, by one collective; lengths are powers of two, so that there are few programs."""
+    from jax.experimental import multihost_utils
+
+    held = np.zeros(1 << (max(sizes) - 1).bit_length(), np.uint8)
+    held[: len(data)] = np.frombuffer(data, np.uint8)
+    every = multihost_utils.process_allgather(held)
+    return [every[rank, :size].tobytes() for rank, size in enumerate(sizes)]
 
 
 def _bytes_of(arrays: Sequence[np.ndarray]) -> bytes:
