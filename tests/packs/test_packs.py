@@ -95,6 +95,7 @@ def test_rows_that_lack_a_value_are_refused_or_dropped(tmp_path: Path) -> None:
     assert not (tmp_path / "refused").exists()
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_packed_design_is_that_of_its_table(tmp_path: Path) -> None:
     table, options = frame(), {"family": "bernoulli", "num_draws": 400, "progress": False}
     tc.pack(table, tmp_path / "packed", formula=FORMULA, family="bernoulli", progress=False)

@@ -168,6 +168,7 @@ def test_a_run_goes_on_where_some_chains_have_just_begun_a_round(
     np.testing.assert_array_equal(run(checkpoint=place).position, run().position)
 
 
+@pytest.mark.slow
 def test_prepare_says_how_far_parts_are_apart_and_refuses_small_ones(folder: Path) -> None:
     def robust(mean: Any, y: Any) -> Any:
         return -2.5 * jnp.log1p((y - mean) ** 2 / 16)

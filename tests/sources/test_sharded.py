@@ -95,6 +95,7 @@ def positions(what: str, packed: str | Path) -> list[np.ndarray]:
     return [np.asarray(drawn(source).position) for source in sources]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     source = Sharded(numbers(), PARTS, seed=SEED)
 
