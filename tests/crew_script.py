@@ -44,6 +44,8 @@ elif WHAT == "mixed":
     from test_sharded import Sharded, mixed, model
 
     found |= mixed(Sharded(model().data, 4), model()).variables()
+    alone = drawn(tc.Shuffled(numbers(), 50))
+    found["audited"] = tc.audit(alone.kernel, alone, num_decisions=20, progress=False).log_odds.upper
 else:
     rows = numbers() + (RANK if WHAT == "data" else 0)
     trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16)

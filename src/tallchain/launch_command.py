@@ -43,7 +43,9 @@ def launch(
     for rank in range(processes):
         environment = os.environ | {LAUNCHED: f"127.0.0.1:{port},{processes},{rank}"}
         command = [sys.executable, str(script), *(arguments or [])]
-        running.append(subprocess.Popen(command, env=environment, preexec_fn=_pinned(rank, processes)))  # noqa: PLW1509
+        pinned = _pinned(rank, processes)
+        # In sessions of their own: else Ctrl-C would come to them twice, from the terminal and from here.
+        running.append(subprocess.Popen(command, env=environment, preexec_fn=pinned, start_new_session=True))  # noqa: PLW1509
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: [each.send_signal(number) for each in running])
     raise typer.Exit(_wait(running))

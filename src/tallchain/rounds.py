@@ -1,7 +1,7 @@
 """Rounds: chains visit the parts of a divided source in turn, and every part equally often.
 
 A round is some draws of every chain in the same part; a tour is a round in each. The tilts of the posteriors of single
-parts cancel over whole tours (see `tallchain.sources.packed`), so the draws after the warm-up are whole tours.
+parts cancel over whole tours (see `tallchain.sources.divided`), so the draws after the warm-up are whole tours.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class Runner:
         divided: Callable[[Any, int], list[Any]] = lambda kernel, draw: [kernel],
     ) -> None:
         self._kernel, self._schedule, self._divided = kernel, schedule, divided
-        self._crew = current()
         self._places = self._placed(0)
+        self._crew = current() if None in self._places else None  # where others run some of the chains
         self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
         self.slots = 0  # of a chunk, for each chain: by the device memory that one slot of all chains takes
         self._draw_ahead, self._run = SHORT if is_short else LONG

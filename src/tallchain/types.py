@@ -59,7 +59,7 @@ class Population(NamedTuple):
         return self.num_data if self.is_part else self.num_rows + self.num_exact
 
     def part_error(self, variance: float) -> float:
-        """e, the standard deviation of log pi_p - log pi if that of one row is `variance`; see `sources.packed`."""
+        """e, the standard deviation of log pi_p - log pi if that of one row is `variance`; see `sources.divided`."""
         return math.sqrt(variance / self.num_rows * (1 - self.num_rows / self.num_data)) if self.is_part else 0.0
 
 

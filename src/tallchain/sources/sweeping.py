@@ -50,23 +50,11 @@ class Piece(NamedTuple):
 
 
 def sweep(
-    summarise: Callable[[Block], PyTree],
-    merge: Callable[[Any, Any], Any],
-    pieces: Iterable[Piece],
-    *,
-    num_rows: int,
-    num_exact: int = 0,
-    lanes: int = 1,
-    results: int = 1,
-    report: Callable[[int], None] | None = None,
+    summarise: Callable[[Block], PyTree], merge: Callable[[Any, Any], Any], pieces: Iterable[Piece], **options: Any
 ) -> Any:
-    """Summarise the first `num_rows` rows of every piece, of which every decision reads the first `num_exact`.
-
-    The other arguments are those of `Source.sweep`.
-    """
+    """Summarise the rows of all pieces, and merge the summaries; the options are those of `sweep_pieces`."""
     total = None
-    options: dict[str, Any] = {"num_exact": num_exact, "lanes": lanes, "results": results, "report": report}
-    for of_piece in sweep_pieces(summarise, pieces, num_rows=num_rows, **options):
+    for of_piece in sweep_pieces(summarise, pieces, **options):
         for summaries in of_piece:
             total = merge(total, summaries)
     return total
@@ -82,7 +70,17 @@ def sweep_pieces(
     results: int = 1,
     report: Callable[[int], None] | None = None,
 ) -> Iterator[Iterator[PyTree]]:
-    """Yield the summaries of every piece, of some blocks at a time."""
+    """Yield the summaries of every piece, of some blocks at a time.
+
+    Args:
+        summarise: see `Source.sweep`.
+        pieces: of one shape.
+        num_rows: of each piece to summarise, its first ones.
+        num_exact: how many of these every decision reads.
+        lanes: see `Source.sweep`.
+        results: see `Source.sweep`.
+        report: see `Source.sweep`.
+    """
     runs: dict[Any, _Run] = {}
     done = 0
     for piece in pieces:
