@@ -41,7 +41,7 @@ PLAN = [
     {"checking": ("checking",)},
     {"checkpoints": ("checkpoints",)},
     {"sample": ("sample", "ending", "resuming", "processes", "rounds", "starts", "warmup", "tuning")},
-    {"prepare": ("prepare", "prepared", "weighing")},
+    {"prepare": ("prepare", "prepared", "weighing", "growth")},
     {"plots": ("plots",)},
     {"report": ("report",)},
     {"fitting": ("fitting",)},

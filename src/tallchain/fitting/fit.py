@@ -9,6 +9,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import jax
 import numpy as np
 
 from tallchain.checking.replicas import LEAST_DRAWS, predictive_check
@@ -16,6 +17,7 @@ from tallchain.fitting.advising import advice_of
 from tallchain.fitting.checkpointing import rounds_in
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
+from tallchain.fitting.roomy import check_room, of_present, sample_of, shuffled_with_room
 from tallchain.fitting.running import Limits, Ran, dispersed, num_chains_for, run
 from tallchain.fitting.variables import check_names
 from tallchain.interrupts import catch_interrupt
@@ -33,7 +35,9 @@ from tallchain.prepared import Prepared
 from tallchain.report.facts import Facts
 from tallchain.settings import describe
 from tallchain.sources import as_shuffled
+from tallchain.sources.rows import take_data
 from tallchain.sources.stored import Stored
+from tallchain.sources.taking import is_source
 from tallchain.surrogates.no_reference import NoReferenceError
 from tallchain.types import AcceptanceTest, Array, ModelWithRows, Proposal, PyTree
 from tallchain.validation import RowError, brief, check_switch, is_positive, is_whole
@@ -66,6 +70,7 @@ def fit(
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
     memory: str | float = "4GB",
+    room: float = 0.0,
 ) -> Fit:
     """Prepare, sample until the draws are enough, check them, and say what was done and how far to trust it.
 
@@ -100,19 +105,22 @@ def fit(
             process before ended, and makes the same draws. It reads the data and prepares again; `max_seconds` is of
             each call.
         memory: of the rows of a packed table that are in memory at a time, about.
+        room: for rows that `fit.update` will add, as a share of those there are: 0.25 has room for a quarter more.
+            Decisions then read that many more rows for the same noise, if they read more than the least.
     """
     limits = _limits(num_draws, max_draws, max_seconds)
     _check(seed, num_chains, scan, check, progress)
     of_formula = {"family": family, "prior": prior, "weights": weights, "offset": offset}
     chosen: dict[str, Any] = {"num_draws": num_draws, "seed": seed, "num_chains": num_chains, "max_draws": max_draws}
     chosen |= of_formula | {"missing": missing, "max_seconds": max_seconds, "scan": scan, "acceptance": acceptance}
-    chosen |= {"proposal": proposal}
+    chosen |= {"proposal": proposal, "room": check_room(room)}
     with rounds_in(checkpoint) as rounds:
         began = time.perf_counter()
         given = _given(model, data, of_formula, missing, initial, memory, progress=progress)
         reading = time.perf_counter() - began if isinstance(model, str) else 0.0
         rounds.begin(model, given.asked.checksum, chosen)
-        given = given.shuffled()
+        num_rows = given.num_rows
+        given = given.with_room(room) if room else given.shuffled()
         release()
         prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
         key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
@@ -122,11 +130,15 @@ def fit(
         options: dict[str, Any] = {"scan": scan, "progress": progress, "place": rounds.place}
         ran = run(fold_in(key, 0), kernel, starts, chains, limits, **options)
         call = _call(model, data, chosen)
+        if room:
+            prepared = of_present(prepared, num_rows)
+            ran = ran._replace(trace=dataclasses.replace(ran.trace, num_rows=num_rows))
         asked = given.asked._replace(num_draws=num_draws, seed=seed, reading_seconds=reading, call=call)
         release()
         facts = _described(given, prepared, ran, asked, limits, fold_in(key, 2) if check else None)
         release()
-        return Fit(given.model, ran.trace, facts, given.spec, prepared)
+        parts = {"acceptance": acceptance, "proposal": proposal}
+        return Fit(given.model, ran.trace, facts, given.spec, prepared, parts)
 
 
 def _call(model: Any, data: Any, options: dict[str, Any]) -> str:
@@ -154,6 +166,29 @@ class _Given(NamedTuple):
     spec: Spec | None = None
     keep: np.ndarray | None = None
     """Which rows of the table are in the model; None for all."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the table or of the model; 0 if only a source has them."""
+        rows = self.model.data if self.model is not None else self.rows[1] if len(self.rows) > 1 else None
+        return 0 if rows is None or is_source(rows) else len(jax.tree.leaves(rows)[0])
+
+    def with_room(self, room: float) -> _Given:
+        """Copy the rows in random order, with empty ones among them."""
+        model, data, start = (*self.rows, None, None)[:3]
+        if isinstance(model, Regression | ModelWithRows):
+            data, start = model.data if data is None else data, model.start if start is None else start
+        if data is None or is_source(data):
+            raise ValueError(
+                "`fit(room=...)` needs the rows themselves, in memory: a table, arrays or a model with rows; got "
+                f"{brief(data)}. Leave `room` out."
+            )
+        posterior: Any = model.posterior if isinstance(model, Regression | ModelWithRows) else model
+        posterior, source = shuffled_with_room(posterior, take_data("fit", data)[0], room)
+        found = self._replace(rows=(posterior, source, start))
+        if self.model is None:
+            return found
+        return found._replace(model=with_rows(self.model, sample_of(self.model, source)))
 
     def shuffled(self) -> _Given:
         """Copy the rows of a table in random order, and let go of the design that was made of it."""

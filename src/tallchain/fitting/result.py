@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -37,7 +38,8 @@ class Fit:
     """
 
     model: Regression | None
-    """None for a posterior of own functions. A fit that was loaded has the model without its rows."""
+    """None for a posterior of own functions. A fit that was loaded has the model without its rows, and one with room
+    for more rows has some of them."""
     trace: Trace
     facts: Facts
     """Everything that the report says."""
@@ -45,6 +47,10 @@ class Fit:
     """How a table becomes rows of the model, if there was a formula."""
     prepared: Prepared | None = None
     """None for a fit that was loaded."""
+    given: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Acceptance test and proposal, if they were given."""
+    num_updates: int = 0
+    """How often rows have been added."""
 
     @property
     def draws(self) -> dict[str, np.ndarray]:
@@ -94,10 +100,11 @@ class Fit:
             )
         key = make_key((self.facts.seed or 0) if seed is None else seed)
         options: dict[str, Any] = {"key": key, "draws": draws, "max_draws": max_draws, "new_levels": new_levels}
-        if new is None and not rows and (self.prepared is None or self.spec is not None):
+        is_in_order = self.prepared is not None and self.spec is None and self._has_all_rows
+        if new is None and not rows and not is_in_order:
             raise ValueError(
-                "`fit.predict()`: a fit of a formula, or one that was loaded, does not keep the rows in their order; "
-                "give them, or others: `fit.predict(frame)`."
+                "`fit.predict()`: a fit of a formula, with room for more rows, or that was loaded, does not keep the "
+                "rows in their order; give them, or others: `fit.predict(frame)`."
             )
         if new is not None and self.spec is not None:
             from tallchain.tables import open_table
@@ -106,6 +113,49 @@ class Fit:
         elif new is not None:
             rows = {"data": new} | rows
         return self.model.predict(self.trace, **rows, interval=interval, **options)
+
+    def update(
+        self,
+        new_rows: Any,
+        *,
+        missing: Literal["refuse", "drop"] = "refuse",
+        num_draws: int | None = None,
+        max_draws: int | None = None,
+        max_seconds: float = math.inf,
+        drift: Literal["warn", "refuse"] = "warn",
+        room: float = 0.25,
+        scan: int = 0,
+        progress: bool = True,
+    ) -> Fit:
+        """Return the fit with more rows, the draws being of the posterior of all rows; this one stays as it is.
+
+        Rows take the places of empty ones, if `fit(room=...)` has left some: then only the new rows are swept, no
+        program is compiled, and the chains go on from where they are. If there is no room, or the posterior has moved
+        by more than a standard deviation from where its surrogate was made, all rows are prepared again.
+
+            fit = tallchain.fit("late ~ distance + (1 | carrier)", january, family="bernoulli", room=0.5)
+            for month in others:
+                fit = fit.update(month)
+
+        Args:
+            new_rows: a table with the columns of the formula, outcome included; for a fit without a formula, rows as
+                the fit was given (of a `Regression`, arrays as `model.data` has them).
+            missing: "refuse" missing values in the columns used, or "drop" such rows, counted.
+            num_draws: effective draws of the worst parameter to ask for; None for as many as before.
+            max_draws: to make at most, of all chains; None for 100 times `num_draws`.
+            max_seconds: of sampling, at most.
+            drift: what becomes of rows that are not like those before (see `fit.facts.findings`): "warn" adds them and
+                says so in the summary, "refuse" raises an error.
+            room: to make, as a share of all rows, if there is too little.
+            scan: proposals at which every row is read at the end, old ones too. Without it, new rows are compared with
+                the old ones by how much noise of decisions they make.
+            progress: show what is going on.
+        """
+        from tallchain.fitting.updating import updated
+
+        options: dict[str, Any] = {"missing": missing, "num_draws": num_draws, "max_draws": max_draws, "drift": drift}
+        options |= {"max_seconds": max_seconds, "room": room, "scan": scan, "progress": progress}
+        return updated(self, new_rows, **options)
 
     def audit(self, **options: Any) -> Audit:
         """Measure how wrong the decisions are: see `tallchain.audit`, whose options these are."""
@@ -163,6 +213,10 @@ class Fit:
         from tallchain.fitting.saving import load
 
         return cls(**load(Path(path))._asdict())
+
+    @property
+    def _has_all_rows(self) -> bool:
+        return self.model is None or len(self.model.data["x"]) == self.facts.num_rows
 
     @property
     def _variables(self) -> list[Variable]:

@@ -105,7 +105,7 @@ class NewRows:
             if name not in found:
                 raise FormulaError(f"{plan.call}: {table.name} has no column {name!r}; {nearest(name, found)}.")
             given, wanted = found[name], plan.kinds[name]
-            if _sort(given) != _sort(wanted) and "category" not in (given, wanted):
+            if sort_of(given) != sort_of(wanted) and "category" not in (given, wanted):
                 raise FormulaError(
                     f"{plan.call}: column {name!r} of {table.name} holds {WORDS[given]}, and held {WORDS[wanted]} in "
                     "the rows of the fit."
@@ -113,7 +113,7 @@ class NewRows:
         return found
 
 
-def _sort(kind: Kind) -> str:
+def sort_of(kind: Kind) -> str:
     """Numbers and truth values can stand for each other, other kinds cannot."""
     return {"truth": "number", "category": "text"}.get(kind, kind)
 

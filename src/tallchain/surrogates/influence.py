@@ -201,6 +201,13 @@ def influence(
     )
 
 
+def residual_scores(posterior: Posterior, source: Source, surrogate: Surrogate | None, draws: PyTree) -> np.ndarray:
+    """Return r_i by row of the source, over steps between pairs of draws: positions along a first axis, at least 4."""
+    in_float64 = needs_float64(source.population.total, posterior.temperature, surrogate)
+    with digits(in_float64):
+        return _scores(source, _Score(posterior, surrogate, _paired(draws)[0], in_float64), progress=False)
+
+
 def _some_position(laplace: Laplace | None, draws: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[0], draws) if laplace is None else laplace.mean
 

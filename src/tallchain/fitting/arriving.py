@@ -1,0 +1,111 @@
+"""New rows for a fit, as its source has them; or what is wrong with them, before anything is changed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from tallchain.growth import Slot, has_weights
+from tallchain.models import Regression
+from tallchain.models.design import row_offset, row_weights
+from tallchain.sources.rows import take_data
+from tallchain.types import PyTree
+from tallchain.validation import brief
+
+if TYPE_CHECKING:
+    from tallchain.fitting.result import Fit
+
+CALL = "fit.update(new_rows)"
+
+
+class Arrived(NamedTuple):
+    """Rows that are to be added."""
+
+    rows: PyTree
+    """As the rows of the fit are, without weights unless these have some of their own."""
+    num_rows: int
+    checksum: str | None = None
+    num_dropped: int = 0
+    missing: dict[str, int] = {}  # noqa: RUF012 - nobody writes to it
+    """Values that were missing, by column."""
+
+
+def arrived(fit: Fit, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
+    """Read new rows: a table for a fit of a formula, else rows as the fit was given."""
+    if fit.spec is not None and fit.model is not None:
+        return _of_table(fit, new, missing)
+    if missing != "refuse":
+        raise TypeError(f"`{CALL[:-1]}, missing=...)` goes with a formula; got {brief(missing)}.")
+    assert fit.prepared is not None
+    held = fit.prepared.source.data  # ty: ignore[unresolved-attribute]
+    held = held.row if isinstance(held, Slot) else held
+    rows, num_rows = take_data(CALL.removesuffix("(new_rows)"), new)
+    if fit.model is not None and isinstance(held, dict):
+        held = {name: held[name] for name in held if name != "weight" or "weight" in rows}
+    _check_alike(held, rows)
+    rows = jax.tree.map(lambda leaf, of: np.asarray(leaf).astype(of.dtype), rows, held)
+    if fit.model is not None:
+        rows = _checked(fit.model, rows, num_rows)
+    return Arrived(rows, num_rows)
+
+
+def _of_table(fit: Fit, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
+    from tallchain.formulas.arrivals import arrivals
+    from tallchain.tables import open_table
+
+    assert fit.spec is not None
+    assert fit.model is not None
+    table = open_table(new, CALL)
+    found = arrivals(f"`{CALL}`", fit.spec, fit.model, table, missing)
+    both = f"{fit.facts.checksum} {table.checksum()}".encode()
+    checksum = f"blake2b:{hashlib.blake2b(both, digest_size=16).hexdigest()}"
+    return Arrived(found.rows, len(found.rows["x"]), checksum, found.num_dropped, found.missing)
+
+
+def _check_alike(held: PyTree, rows: PyTree) -> None:
+    """Refuse rows that are not like those of the fit."""
+    mine, its = (jax.tree.structure(tree) for tree in (held, rows))
+    if mine != its:
+        raise ValueError(f"`{CALL}` must be rows like those of the fit, {_shapes(held)}; got {_shapes(rows)}.")
+    for leaf, new in zip(jax.tree.leaves(held), jax.tree.leaves(rows), strict=True):
+        is_exact = np.can_cast(new.dtype, leaf.dtype, "same_kind") or new.dtype.kind == "b"
+        if new.shape[1:] != leaf.shape[1:] or not is_exact:
+            raise ValueError(f"`{CALL}` must be rows like those of the fit, {_shapes(held)}; got {_shapes(rows)}.")
+
+
+def _shapes(tree: PyTree) -> str:
+    said = [
+        f"{jax.tree_util.keystr(path) or 'an array'}: {leaf.dtype}{list(('rows', *leaf.shape[1:]))}".replace("'", "")
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+    return ", ".join(said)
+
+
+def _checked(model: Regression, rows: dict[str, np.ndarray], num_rows: int) -> dict[str, np.ndarray]:
+    """Check the rows of a regression that was made of arrays."""
+    call = CALL.removesuffix("(new_rows)")
+    rows = rows | {"y": model.family.outcomes(call, rows["y"])}
+    if not np.all(np.isfinite(rows["x"])):
+        raise ValueError(f"`{CALL}` must hold finite features.")
+    for name, check in (("offset", row_offset), ("weight", row_weights)):
+        if name in rows:
+            rows[name] = check(call, rows[name], num_rows)
+    for at, (name, labels) in enumerate(model.levels.items()):
+        codes = rows["groups"][:, at]
+        if codes.min() < 0 or codes.max() >= len(labels):
+            raise ValueError(
+                f"`{CALL}`: groups of {name!r} must be numbers from 0 to {len(labels) - 1}; got {codes.min()} to "
+                f"{codes.max()}. Fit all rows anew for groups that the fit does not have."
+            )
+    return rows
+
+
+def with_weights(rows: PyTree, like: PyTree) -> PyTree:
+    """Give new rows weights, as the rows of a source that has some."""
+    if has_weights(rows) or not has_weights(like):
+        return rows
+    ones = np.ones(len(jax.tree.leaves(rows)[0]), np.float32)
+    return Slot(rows, ones) if isinstance(like, Slot) else rows | {"weight": ones}

@@ -1,0 +1,77 @@
+"""A fit with room for rows to come: `fit(room=...)`, and what `fit.update` prepares again."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from tallchain.checking.joining import last_positions
+from tallchain.coordinates import parameters_of
+from tallchain.growth import has_weights, rows_of, with_room
+from tallchain.kernel import MetropolisHastings
+from tallchain.models import Regression
+from tallchain.prepare import prepare
+from tallchain.prepared import Prepared
+from tallchain.sources import as_shuffled
+from tallchain.sources.stored import Stored
+from tallchain.types import Posterior, PyTree
+from tallchain.validation import brief, is_positive
+
+if TYPE_CHECKING:
+    from tallchain.fitting.arriving import Arrived
+    from tallchain.fitting.result import Fit
+
+_SOME = 2**16  # rows of a regression that stand for all, for predictive checks
+
+
+def check_room(room: Any) -> float:
+    """Return the share of the rows to have room for."""
+    if not (is_positive(room) or room == 0):
+        raise ValueError(f"`fit(room=...)` must be a share of the rows, such as 0.25, or 0; got {brief(room)}.")
+    return float(room)
+
+
+def shuffled_with_room(posterior: Posterior, rows: PyTree, room: float) -> tuple[Posterior, Stored]:
+    """Return a posterior, and a source of its rows and empty ones."""
+    count = len(jax.tree.leaves(rows)[0])
+    posterior, rows = with_room(posterior, rows, math.ceil(room * count))
+    source = as_shuffled("fit", rows, None)
+    assert isinstance(source, Stored)
+    return posterior, source
+
+
+def prepared_with_room(
+    fit: Fit, new: Arrived, room: float, *, seed: int, progress: bool
+) -> tuple[Prepared, MetropolisHastings]:
+    """Prepare all rows of a fit, and new ones, again from where its chains are; with room for more."""
+    from tallchain.fitting.arriving import with_weights
+
+    before, trace = fit.prepared, fit.trace
+    assert before is not None
+    assert isinstance(before.source, Stored)
+    held = rows_of(before.source)
+    rows = jax.tree.map(lambda *parts: np.concatenate(parts), held, with_weights(new.rows, held))
+    posterior, source = shuffled_with_room(before.posterior, rows, room)
+    del held, rows
+    mean = jax.tree.map(lambda leaf: np.mean(leaf, 0, dtype=np.float64).astype(leaf.dtype), last_positions(trace))
+    prepared = prepare(posterior, source, parameters_of(posterior, mean), seed=seed, progress=progress)
+    return prepared, prepared.kernel(**fit.given)
+
+
+def of_present(prepared: Prepared, num_rows: int) -> Prepared:
+    """Return it with the number of rows that are there, without those to come: for reports."""
+    reference = prepared.reference
+    if dataclasses.is_dataclass(reference):
+        return dataclasses.replace(prepared, reference=dataclasses.replace(reference, num_rows=num_rows))
+    return dataclasses.replace(prepared, reference=reference._replace(num_rows=num_rows))
+
+
+def sample_of(model: Regression, source: Stored) -> dict[str, np.ndarray]:
+    """Return some rows of a regression, as it was given them: all that a fit keeps of those in a source with room."""
+    some: Any = jax.tree.map(lambda leaf: np.asarray(leaf)[: min(2 * _SOME, source.num_data)], source.data)
+    is_there = np.asarray(some["weight"]) > 0 if has_weights(some) else slice(None)
+    return {name: np.array(some[name][is_there][:_SOME]) for name in some if name in model.data}

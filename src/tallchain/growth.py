@@ -1,0 +1,280 @@
+"""Rows that come later: room for them among the rows of a posterior, and sums that grow by theirs alone.
+
+A row of weight 0 has no part in a likelihood. If there are some among the rows, at random places, each is the place of
+a row to come: nothing changes its shape, and no program is compiled anew. While places are empty a decision reads that
+many more rows for the same variance, as if there were so many more rows.
+
+At the reference r the sums of the surrogate, and of the log posterior and its derivatives, grow by those of the new
+rows. With g and H the gradient and the negative Hessian of the log posterior at r, the mode moves by H^-1 g.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tallchain.arrays import as_floats, inverse_of_lower
+from tallchain.bounds import regression_bound
+from tallchain.bounds.bound import Fitted
+from tallchain.functions import as_function
+from tallchain.kernel import MetropolisHastings
+from tallchain.models.likelihood import regression_of
+from tallchain.parts import replace, set_fields
+from tallchain.prepared import Prepared
+from tallchain.proposals import PCN, Laplace
+from tallchain.sources import WithReplacement
+from tallchain.sources.copying import allocate
+from tallchain.sources.rows import on_host
+from tallchain.sources.stored import Stored
+from tallchain.surrogates import Predictors, Reference, Taylor
+from tallchain.surrogates.passes import Passes, Terms, unravelled
+from tallchain.types import Array, Posterior, Proposal, PyTree, Source
+from tallchain.weighing import Exact
+
+_FEWEST = 1024  # rows of a sweep over new rows: a power of two from there on, so that there are few programs
+
+
+class Slot(NamedTuple):
+    """A row, or room for one, of a posterior whose rows have no weights of their own."""
+
+    row: PyTree
+    weight: Any
+    """1; or 0, where there is no row yet."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotLogLikelihood:
+    """The log likelihood of a `Slot`."""
+
+    log_likelihood: Any
+
+    def __call__(self, position: PyTree, slot: Slot) -> Array:
+        """Return that of its row, or 0."""
+        return slot.weight * self.log_likelihood(position, slot.row)
+
+
+# ---- room ----------------------------------------------------------------------------------------
+
+
+def with_room(posterior: Posterior, rows: PyTree, num_empty: int) -> tuple[Posterior, PyTree]:
+    """Return a posterior, and its rows followed by some of them again with weight 0, which later rows replace."""
+    posterior, rows = weighted(posterior, rows)
+    again = np.arange(num_empty) % len(weights_of(rows))
+    rows = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[again]]), rows)
+    weights_of(rows)[len(again) and -len(again) :] = 0
+    return posterior, rows
+
+
+def weighted(posterior: Posterior, rows: PyTree) -> tuple[Posterior, PyTree]:
+    """Give every row a weight, if rows have none."""
+    rows = jax.tree.map(np.asarray, rows)
+    if has_weights(rows):
+        return posterior, rows
+    ones = np.ones(len(jax.tree.leaves(rows)[0]), np.float32)
+    if regression_of(posterior) is not None:
+        return posterior, rows | {"weight": ones}
+    return replace(posterior, log_likelihood=as_function(SlotLogLikelihood(posterior.log_likelihood))), Slot(rows, ones)
+
+
+def has_weights(rows: PyTree) -> bool:
+    """Whether rows have weights that count in the likelihood: only these rows may have places for others."""
+    return isinstance(rows, Slot) or (isinstance(rows, dict) and "weight" in rows)
+
+
+def weights_of(rows: PyTree) -> Any:
+    """Return the weights of the rows."""
+    return rows.weight if isinstance(rows, Slot) else rows["weight"]
+
+
+def rows_of(source: Stored) -> PyTree:
+    """Return the rows of a source, on the host, each once and without the empty ones."""
+    rows = jax.tree.map(lambda leaf: np.asarray(leaf)[: source.num_data], source.data)
+    if not has_weights(rows):
+        return rows
+    is_there = np.asarray(weights_of(rows)) > 0
+    return rows if is_there.all() else jax.tree.map(lambda leaf: leaf[is_there], rows)
+
+
+def num_empty(source: Source) -> int:
+    """How many rows may come without a new program."""
+    if not isinstance(source, Stored) or not has_weights(source.data):
+        return 0
+    return len(_places(source))
+
+
+def _places(source: Stored) -> np.ndarray:
+    """Places of the empty rows, in the order of the source."""
+    return np.flatnonzero(np.asarray(weights_of(source.data))[: source.num_exact + source.num_rows] == 0)
+
+
+# ---- growing -------------------------------------------------------------------------------------
+
+
+class Grown(NamedTuple):
+    """What was prepared, and the sampler, with the new rows."""
+
+    prepared: Prepared
+    kernel: MetropolisHastings
+    distance: float
+    """From the reference to the mode as it is now, in posterior standard deviations, root mean square; 0 if unknown."""
+    terms: Terms | None
+    """Sums over the new rows at the reference; None where there is no mode."""
+    few: WithReplacement
+    """The new rows alone; empty ones follow."""
+    rows_swept: int
+
+
+def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: int) -> Grown | None:
+    """Add rows in the places of empty ones, by sweeps over these rows; None if a new row has no bound.
+
+    Args:
+        prepared: has its rows in memory, with room enough.
+        kernel: made of it.
+        rows: on the host, with weights.
+        seed: of the choice of places.
+    """
+    assert isinstance(prepared.source, Stored)
+    posterior, random, few = prepared.posterior, np.random.default_rng(seed), _few(rows)
+    source, places = _filled(prepared.source, rows, random)
+    reference, normal, distance, terms = prepared.reference, None, 0.0, None
+    if isinstance(reference, Reference):
+        passes = Passes(posterior, few, reference.position)
+        terms = passes(_flat(reference.position), np.eye(reference.gradient.size))
+        reference = _with_terms(reference, terms)
+        surrogate = _of_reference(prepared, reference)
+        normal, distance = _moved(reference)
+    else:
+        surrogate = _added(posterior, reference.surrogate, few)
+        reference = reference._replace(surrogate=surrogate)
+    exact = prepared.exact and _exact(prepared.exact, posterior, few, source, places)
+    if prepared.exact is not None and exact is None:
+        return None
+    changes: dict[str, Any] = {"source": source, "reference": reference, "surrogate": surrogate, "exact": exact}
+    proposals = {"proposal": _around(prepared.proposal, normal)}
+    now = dataclasses.replace(prepared, normal=normal, **changes, **proposals)
+    parts: dict[str, Any] = {"proposal": _around(kernel.proposal, normal)}
+    if kernel.surrogate is not None:
+        parts["surrogate"] = surrogate
+    if isinstance(kernel.bound, Fitted) and exact is not None:
+        parts |= {"source": exact.source, "bound": exact.bound.fitted(exact.source)}
+    elif jax.tree.leaves(kernel.source)[0] is jax.tree.leaves(prepared.source)[0]:
+        parts["source"] = replace(kernel.source, data=source.data)  # the same rows, in the same memory
+    else:
+        parts["source"] = _filled(kernel.source, rows, random)[0]
+    swept = len(weights_of(rows)) * (1 if exact is None else 2)
+    return Grown(now, replace(kernel, **parts), distance, terms, few, swept)
+
+
+def _few(rows: PyTree) -> WithReplacement:
+    """Return the new rows alone, to sweep over; empty ones follow, up to a power of two, so that programs are few."""
+    count = len(weights_of(rows))
+    more = max(_FEWEST, 1 << (count - 1).bit_length()) - count
+    again = np.concatenate([np.arange(count), np.zeros(more, np.int64)])
+    padded = jax.tree.map(lambda leaf: leaf[again], rows)
+    weights_of(padded)[count:] = 0
+    return WithReplacement.of_checked(padded, count + more, 1)
+
+
+def _filled(source: Any, rows: PyTree, random: np.random.Generator) -> tuple[Any, np.ndarray]:
+    """Write rows to empty places, chosen at random: windows of a source have rows of all times. Return the places."""
+    count = len(weights_of(rows))
+    places = random.permutation(_places(source))[:count]
+    first, last = source.num_exact, source.num_exact + source.num_rows
+
+    def written(leaf: Array, new: np.ndarray) -> Array:
+        values = on_host(leaf)
+        if values is None:
+            leaf = leaf.at[places].set(new.astype(leaf.dtype))
+            return leaf.at[last:].set(leaf[first : first + leaf.shape[0] - last])
+        held = allocate(values.shape, values.dtype)
+        held[...] = values
+        held[places] = new
+        held[last:] = held[first : first + len(held) - last]  # the first rows again, so that no window wraps around
+        return jax.device_put(held)
+
+    return replace(source, data=jax.tree.map(written, source.data, rows)), places
+
+
+def _flat(position: PyTree) -> np.ndarray:
+    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(position)])
+
+
+def _with_terms(reference: Reference, terms: Terms) -> Reference:
+    """Add sums over new rows to those at the reference."""
+    gradient, hessian = np.asarray(terms.gradient), np.asarray(terms.products)
+    hessian = (hessian + hessian.T) / 2
+    return dataclasses.replace(
+        reference,
+        log_likelihood=reference.log_likelihood + float(terms.value),
+        likelihood_gradient=reference.likelihood_gradient + gradient,
+        likelihood_hessian=reference.likelihood_hessian + hessian,
+        gradient=reference.gradient + gradient / reference.temperature,
+        hessian=reference.hessian - hessian / reference.temperature,
+    )
+
+
+def _moved(reference: Reference) -> tuple[Laplace, float]:
+    """Return the normal distribution at the mode, a Newton step away, and how long that step is."""
+    step = np.linalg.solve(reference.hessian, reference.gradient)
+    flat = _flat(reference.position) + step
+    distance = float(np.sqrt(max(step @ reference.gradient, 0.0) / len(step)))
+    return Laplace.of_precision(unravelled(reference.position, flat), reference.hessian), distance
+
+
+def _of_reference(prepared: Prepared, reference: Reference) -> Taylor | Predictors | None:
+    """Return the surrogate with the sums of a reference; the number of rows that it was made for stays."""
+    held = prepared.surrogate
+    if isinstance(held, Predictors):
+        return replace(held, sums=Predictors.of_reference(prepared.posterior, reference).sums)
+    if held is None:
+        return None
+    hessian = None if held.hessian is None else as_floats(reference.likelihood_hessian)
+    return replace(held, gradient=as_floats(reference.likelihood_gradient), hessian=hessian)
+
+
+def _added(posterior: Posterior, held: Taylor | Predictors, few: WithReplacement) -> Taylor | Predictors:
+    """Add the sums over new rows to a surrogate in the bulk of a posterior."""
+    if isinstance(held, Predictors):
+        more = Predictors(posterior, few, held.position, order=held.order, reach=held.reach)
+        return replace(held, sums=jax.tree.map(_sum, held.sums, more.sums))
+    more = Taylor(posterior, few, held.position, held.order)
+    return replace(
+        held, gradient=_sum(held.gradient, more.gradient), hessian=jax.tree.map(_sum, held.hessian, more.hessian)
+    )
+
+
+def _sum(one: Array, other: Array) -> Array:
+    return as_floats(np.asarray(one, np.float64) + np.asarray(other, np.float64))
+
+
+def _around(proposal: Proposal, normal: Laplace | None) -> Proposal:
+    """Return a proposal around the mode as it is now. Others do not depend on the place, or hardly."""
+    return replace(proposal, laplace=normal) if isinstance(proposal, PCN) and normal is not None else proposal
+
+
+def _exact(
+    exact: Exact, posterior: Posterior, few: WithReplacement, source: Stored, places: np.ndarray
+) -> Exact | None:
+    """Bound the new rows, around the same reference, and draw all rows by their weights."""
+    bound, count = exact.bound, len(places)
+    assert bound.inverse is not None
+    factor = inverse_of_lower(np.asarray(bound.inverse, np.float64))
+    around = set_fields(object.__new__(Laplace), mean=bound.position, factor=as_floats(factor), inverse=bound.inverse)
+    has_ball = bool(np.isfinite(bound.radius))
+    more = regression_bound(posterior, few, around, bound.order, measure=bound.measure, ball=has_ball)
+
+    def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        found = np.array(old)
+        found[places] = new[:count]
+        return found
+
+    if not np.all(np.isfinite(more.constants)) or (bound.outside is None) != (more.outside is None):
+        return None
+    outside = None if bound.outside is None or more.outside is None else joined(bound.outside, more.outside)
+    constants, sizes = joined(bound.constants, more.constants), joined(bound.sizes, more.sizes)
+    bound = replace(bound, constants=constants, outside=outside, sizes=sizes)
+    drawn = WithReplacement.of_stored(source, exact.source.batch_size, bound.weights_of(source))
+    return dataclasses.replace(exact, bound=bound, source=drawn)
