@@ -11,30 +11,31 @@ rows. With g and H the gradient and the negative Hessian of the log posterior at
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from tallchain.arrays import as_floats, inverse_of_lower
-from tallchain.bounds import regression_bound
-from tallchain.bounds.bound import Fitted
+from tallchain.bounds import Bound, Fitted, regression_bound
 from tallchain.functions import as_function
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.likelihood import regression_of
-from tallchain.parts import replace, set_fields
+from tallchain.parts import part, replace, set_fields
 from tallchain.prepared import Prepared
 from tallchain.proposals import PCN, Laplace
 from tallchain.sources import WithReplacement
 from tallchain.sources.copying import allocate
-from tallchain.sources.rows import on_host
+from tallchain.sources.rows import on_host, slice_rows
 from tallchain.sources.stored import Stored
+from tallchain.sources.sweeping import Piece, add, sweep
 from tallchain.surrogates import Predictors, Reference, Taylor
 from tallchain.surrogates.passes import Passes, Terms, unravelled
-from tallchain.types import Array, Posterior, Proposal, PyTree, Source
+from tallchain.types import Array, Block, Posterior, Proposal, PyTree, Source
 from tallchain.weighing import Exact
 
-_FEWEST = 1024  # rows of a sweep over new rows: a power of two from there on, so that there are few programs
+_PIECE = 2**13  # new rows that are swept at a time: any number of them has the same programs
 
 
 class Slot(NamedTuple):
@@ -122,8 +123,7 @@ class Grown(NamedTuple):
     """From the reference to the mode as it is now, in posterior standard deviations, root mean square; 0 if unknown."""
     terms: Terms | None
     """Sums over the new rows at the reference; None where there is no mode."""
-    few: WithReplacement
-    """The new rows alone; empty ones follow."""
+    new: NewRows
     rows_swept: int
 
 
@@ -137,24 +137,25 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
         seed: of the choice of places.
     """
     assert isinstance(prepared.source, Stored)
-    posterior, random, few = prepared.posterior, np.random.default_rng(seed), _few(rows)
+    random, new = np.random.default_rng(seed), NewRows.of(rows)
+    swept = _swept(prepared, new)
     source, places = _filled(prepared.source, rows, random)
-    reference, normal, distance, terms = prepared.reference, None, 0.0, None
+    reference, normal, distance = prepared.reference, None, 0.0
     if isinstance(reference, Reference):
-        passes = Passes(posterior, few, reference.position)
-        terms = passes(_flat(reference.position), np.eye(reference.gradient.size))
-        reference = _with_terms(reference, terms)
+        assert swept.terms is not None
+        reference = _with_terms(reference, swept.terms)
         surrogate = _of_reference(prepared, reference)
         normal, distance = _moved(reference)
     else:
-        surrogate = _added(posterior, reference.surrogate, few)
+        surrogate = _added(reference.surrogate, swept.surrogate)
         reference = reference._replace(surrogate=surrogate)
-    exact = prepared.exact and _exact(prepared.exact, posterior, few, source, places)
-    if prepared.exact is not None and exact is None:
-        return None
+    exact = None
+    if prepared.exact is not None:
+        exact = _exact(prepared.exact, swept.bound, source, places)
+        if exact is None:
+            return None
     changes: dict[str, Any] = {"source": source, "reference": reference, "surrogate": surrogate, "exact": exact}
-    proposals = {"proposal": _around(prepared.proposal, normal)}
-    now = dataclasses.replace(prepared, normal=normal, **changes, **proposals)
+    changes |= {"normal": normal, "proposal": _around(prepared.proposal, normal)}
     parts: dict[str, Any] = {"proposal": _around(kernel.proposal, normal)}
     if kernel.surrogate is not None:
         parts["surrogate"] = surrogate
@@ -164,18 +165,78 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
         parts["source"] = replace(kernel.source, data=source.data)  # the same rows, in the same memory
     else:
         parts["source"] = _filled(kernel.source, rows, random)[0]
-    swept = len(weights_of(rows)) * (1 if exact is None else 2)
-    return Grown(now, replace(kernel, **parts), distance, terms, few, swept)
+    read = len(weights_of(rows)) * (1 if exact is None else 2)
+    now = dataclasses.replace(prepared, **changes)
+    return Grown(now, replace(kernel, **parts), distance, swept.terms, new, read)
 
 
-def _few(rows: PyTree) -> WithReplacement:
-    """Return the new rows alone, to sweep over; empty ones follow, up to a power of two, so that programs are few."""
-    count = len(weights_of(rows))
-    more = max(_FEWEST, 1 << (count - 1).bit_length()) - count
-    again = np.concatenate([np.arange(count), np.zeros(more, np.int64)])
-    padded = jax.tree.map(lambda leaf: leaf[again], rows)
-    weights_of(padded)[count:] = 0
-    return WithReplacement.of_checked(padded, count + more, 1)
+def rehearse(prepared: Prepared) -> NewRows:
+    """Compile what `grown` needs, so that the first new rows do not wait for it; return rows to try other things on."""
+    assert isinstance(prepared.source, Stored)
+    one = jax.tree.map(lambda leaf: np.array(leaf[:1]), prepared.source.data)
+    weights_of(one)[:] = 0
+    new = NewRows.of(one)
+    _swept(prepared, new)
+    return new
+
+
+@part
+class NewRows(WithReplacement):
+    """New rows alone, to sweep over in pieces of one shape; empty ones follow the last."""
+
+    @classmethod
+    def of(cls, rows: PyTree) -> NewRows:
+        """Take rows with weights."""
+        count = len(weights_of(rows))
+        size = -(-count // _PIECE) * _PIECE
+        padded = jax.tree.map(lambda leaf: leaf[np.minimum(np.arange(size), count - 1)], rows)
+        weights_of(padded)[count:] = 0
+        made = cls.of_checked(padded, size, 1)
+        assert isinstance(made, NewRows)
+        return made
+
+    def sweep(
+        self,
+        summarise: Callable[[Block], PyTree],
+        merge: Callable[[Any, Any], Any] = add,
+        *,
+        lanes: int = 1,
+        results: int = 1,
+        report: Callable[[int], None] | None = None,
+    ) -> Any:
+        """Summarise every row once; see `Source.sweep`."""
+        firsts = range(0, self.num_rows, _PIECE)
+        pieces = (Piece(slice_rows(self.data, slice(first, first + _PIECE)), begin=first) for first in firsts)
+        return sweep(summarise, merge, pieces, num_rows=_PIECE, lanes=lanes, results=results, report=report)
+
+
+class _Swept(NamedTuple):
+    """What sweeps over new rows have found, around the reference."""
+
+    terms: Terms | None
+    surrogate: Taylor | Predictors | None
+    """Where there is no mode: of the new rows alone."""
+    bound: Bound | None
+    """For an exact test: of the new rows alone."""
+
+
+def _swept(prepared: Prepared, new: NewRows) -> _Swept:
+    posterior, reference, terms, surrogate, bound = prepared.posterior, prepared.reference, None, None, None
+    if isinstance(reference, Reference):
+        passes = Passes(posterior, new, reference.position)
+        terms = passes(_flat(reference.position), np.eye(reference.gradient.size))
+    elif isinstance(held := reference.surrogate, Predictors):
+        surrogate = Predictors(posterior, new, held.position, order=held.order, reach=held.reach)
+    else:
+        surrogate = Taylor(posterior, new, held.position, held.order)
+    if prepared.exact is not None:
+        of = prepared.exact.bound
+        assert of.inverse is not None
+        factor = as_floats(inverse_of_lower(np.asarray(of.inverse, np.float64)))
+        around = set_fields(object.__new__(Laplace), mean=of.position, factor=factor, inverse=of.inverse)
+        ball = bool(np.isfinite(of.radius))
+        bound = regression_bound(posterior, new, around, of.order, measure=of.measure, ball=ball)
+    return _Swept(terms, surrogate, bound)
 
 
 def _filled(source: Any, rows: PyTree, random: np.random.Generator) -> tuple[Any, np.ndarray]:
@@ -235,15 +296,12 @@ def _of_reference(prepared: Prepared, reference: Reference) -> Taylor | Predicto
     return replace(held, gradient=as_floats(reference.likelihood_gradient), hessian=hessian)
 
 
-def _added(posterior: Posterior, held: Taylor | Predictors, few: WithReplacement) -> Taylor | Predictors:
+def _added(held: Any, more: Any) -> Any:
     """Add the sums over new rows to a surrogate in the bulk of a posterior."""
     if isinstance(held, Predictors):
-        more = Predictors(posterior, few, held.position, order=held.order, reach=held.reach)
         return replace(held, sums=jax.tree.map(_sum, held.sums, more.sums))
-    more = Taylor(posterior, few, held.position, held.order)
-    return replace(
-        held, gradient=_sum(held.gradient, more.gradient), hessian=jax.tree.map(_sum, held.hessian, more.hessian)
-    )
+    sums = {name: jax.tree.map(_sum, getattr(held, name), getattr(more, name)) for name in ("gradient", "hessian")}
+    return replace(held, **sums)
 
 
 def _sum(one: Array, other: Array) -> Array:
@@ -255,24 +313,18 @@ def _around(proposal: Proposal, normal: Laplace | None) -> Proposal:
     return replace(proposal, laplace=normal) if isinstance(proposal, PCN) and normal is not None else proposal
 
 
-def _exact(
-    exact: Exact, posterior: Posterior, few: WithReplacement, source: Stored, places: np.ndarray
-) -> Exact | None:
-    """Bound the new rows, around the same reference, and draw all rows by their weights."""
-    bound, count = exact.bound, len(places)
-    assert bound.inverse is not None
-    factor = inverse_of_lower(np.asarray(bound.inverse, np.float64))
-    around = set_fields(object.__new__(Laplace), mean=bound.position, factor=as_floats(factor), inverse=bound.inverse)
-    has_ball = bool(np.isfinite(bound.radius))
-    more = regression_bound(posterior, few, around, bound.order, measure=bound.measure, ball=has_ball)
+def _exact(exact: Exact, more: Bound | None, source: Stored, places: np.ndarray) -> Exact | None:
+    """Draw all rows by their weights, the new ones too; None if one of these has no bound."""
+    bound = exact.bound
+    assert more is not None
+    if not np.all(np.isfinite(more.constants)) or (bound.outside is None) != (more.outside is None):
+        return None
 
     def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
         found = np.array(old)
-        found[places] = new[:count]
+        found[places] = new[: len(places)]
         return found
 
-    if not np.all(np.isfinite(more.constants)) or (bound.outside is None) != (more.outside is None):
-        return None
     outside = None if bound.outside is None or more.outside is None else joined(bound.outside, more.outside)
     constants, sizes = joined(bound.constants, more.constants), joined(bound.sizes, more.sizes)
     bound = replace(bound, constants=constants, outside=outside, sizes=sizes)

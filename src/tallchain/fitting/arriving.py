@@ -40,7 +40,7 @@ def arrived(fit: Fit, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
     if missing != "refuse":
         raise TypeError(f"`{CALL[:-1]}, missing=...)` goes with a formula; got {brief(missing)}.")
     assert fit.prepared is not None
-    held = fit.prepared.source.data  # ty: ignore[unresolved-attribute]
+    held = fit.prepared.source.data  # ty: ignore[missing-attribute]
     held = held.row if isinstance(held, Slot) else held
     rows, num_rows = take_data(CALL.removesuffix("(new_rows)"), new)
     if fit.model is not None and isinstance(held, dict):
@@ -78,7 +78,7 @@ def _check_alike(held: PyTree, rows: PyTree) -> None:
 
 def _shapes(tree: PyTree) -> str:
     said = [
-        f"{jax.tree_util.keystr(path) or 'an array'}: {leaf.dtype}{list(('rows', *leaf.shape[1:]))}".replace("'", "")
+        f"{jax.tree_util.keystr(path) or 'an array'}: {leaf.dtype}{['rows', *leaf.shape[1:]]}".replace("'", "")
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     ]
     return ", ".join(said)

@@ -17,7 +17,7 @@ from tallchain.fitting.advising import advice_of
 from tallchain.fitting.checkpointing import rounds_in
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
-from tallchain.fitting.roomy import check_room, of_present, sample_of, shuffled_with_room
+from tallchain.fitting.roomy import check_room, of_present, rehearsed, sample_of, shuffled_with_room
 from tallchain.fitting.running import Limits, Ran, dispersed, num_chains_for, run
 from tallchain.fitting.variables import check_names
 from tallchain.interrupts import catch_interrupt
@@ -113,7 +113,7 @@ def fit(
     of_formula = {"family": family, "prior": prior, "weights": weights, "offset": offset}
     chosen: dict[str, Any] = {"num_draws": num_draws, "seed": seed, "num_chains": num_chains, "max_draws": max_draws}
     chosen |= of_formula | {"missing": missing, "max_seconds": max_seconds, "scan": scan, "acceptance": acceptance}
-    chosen |= {"proposal": proposal, "room": check_room(room)}
+    chosen |= {"proposal": proposal} | ({"room": room} if check_room(room) else {})
     with rounds_in(checkpoint) as rounds:
         began = time.perf_counter()
         given = _given(model, data, of_formula, missing, initial, memory, progress=progress)
@@ -124,6 +124,8 @@ def fit(
         release()
         prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
         key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
+        if room:
+            prepared = rehearsed(prepared, key)
         chains = num_chains or num_chains_for(kernel)
         release()
         starts = dispersed(prepared, fold_in(key, 1), chains)

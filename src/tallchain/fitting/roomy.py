@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,20 +12,23 @@ import numpy as np
 
 from tallchain.checking.joining import last_positions
 from tallchain.coordinates import parameters_of
-from tallchain.growth import has_weights, rows_of, with_room
+from tallchain.growth import has_weights, rehearse, rows_of, with_room
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Regression
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
 from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
-from tallchain.types import Posterior, PyTree
+from tallchain.surrogates import Influence
+from tallchain.surrogates.influence import residual_scores
+from tallchain.types import Array, Posterior, PyTree
 from tallchain.validation import brief, is_positive
 
 if TYPE_CHECKING:
     from tallchain.fitting.arriving import Arrived
     from tallchain.fitting.result import Fit
 
+SCORED = 16  # positions of chains, between pairs of which new rows are scored
 _SOME = 2**16  # rows of a regression that stand for all, for predictive checks
 
 
@@ -60,6 +64,15 @@ def prepared_with_room(
     mean = jax.tree.map(lambda leaf: np.mean(leaf, 0, dtype=np.float64).astype(leaf.dtype), last_positions(trace))
     prepared = prepare(posterior, source, parameters_of(posterior, mean), seed=seed, progress=progress)
     return prepared, prepared.kernel(**fit.given)
+
+
+def rehearsed(prepared: Prepared, key: Array) -> Prepared:
+    """Compile what the first update needs, in the time of the fit."""
+    began = time.perf_counter()
+    new = rehearse(prepared)
+    if not prepared.is_exact and isinstance(prepared.scored, Influence):
+        residual_scores(prepared.posterior, new, prepared.surrogate, prepared.positions(key, SCORED))
+    return dataclasses.replace(prepared, seconds=prepared.seconds + time.perf_counter() - began)
 
 
 def of_present(prepared: Prepared, num_rows: int) -> Prepared:

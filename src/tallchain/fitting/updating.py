@@ -24,7 +24,7 @@ from tallchain.fitting.arriving import CALL, Arrived, arrived, with_weights
 from tallchain.fitting.drifting import Drift, score_p_value
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.result import Fit
-from tallchain.fitting.roomy import of_present, prepared_with_room, sample_of
+from tallchain.fitting.roomy import SCORED, of_present, prepared_with_room, sample_of
 from tallchain.fitting.running import Limits, run
 from tallchain.growth import Grown, grown, num_empty
 from tallchain.kernel import MetropolisHastings
@@ -40,7 +40,6 @@ from tallchain.types import Array, PyTree
 from tallchain.validation import brief, check_switch, is_positive, is_whole
 
 _FAR = 1.0  # from the reference to the posterior mean, in standard deviations, root mean square: then it moves
-_PAIRS = 32  # positions of chains, between which the new rows are scored
 _SHARE, _TIMES = 0.5, 20.0  # of the noise of all rows, from the new ones; and over their share of the rows
 _UPDATES = 2**30  # number of the key of the first update: not that of anything else of a fit
 
@@ -198,10 +197,10 @@ def _of_scores(fit: Fit, found: Grown, rows: Arrived) -> tuple[Advice, ...]:
     scored = found.prepared.scored
     if found.prepared.is_exact or not isinstance(scored, Influence):
         return ()
-    some = jax.tree.map(lambda leaf: leaf[:_PAIRS], last_positions(fit.trace))
+    some = jax.tree.map(lambda leaf: leaf[:SCORED], last_positions(fit.trace))
     if len(jax.tree.leaves(some)[0]) < 4:
         return ()
-    new = residual_scores(found.prepared.posterior, found.few, found.kernel.surrogate, some)[: rows.num_rows]
+    new = residual_scores(found.prepared.posterior, found.new, found.kernel.surrogate, some)[: rows.num_rows]
     noise = float(np.sum(new.astype(np.float64) ** 2))
     before = float(np.sum(scored.stored_scores.astype(np.float64) ** 2))
     share, of_rows = noise / max(noise + before, 1e-300), rows.num_rows / (rows.num_rows + fit.facts.num_rows)
