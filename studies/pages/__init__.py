@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from benchmarks import checkpoints, numpyro_bridge, packed, processes
+from benchmarks import checkpoints, numpyro_bridge, packed, processes, updates
 from benchmarks.exact import page as exact
 from benchmarks.front_door import page as front_door
 from benchmarks.peers import page as peers
@@ -38,6 +38,7 @@ def pieces() -> dict[str, str]:
         numpyro_bridge,
         packed,
         processes,
+        updates,
     ):
         found |= module.pieces()
     return found
