@@ -58,6 +58,8 @@ class Constants(NamedTuple):
     """What the store itself works for it."""
     collective: float
     """Between two processes."""
+    collective_once: float
+    """Compiling it, for messages of each size."""
     collective_byte: float
     """For each byte that a process receives."""
     passes: float
@@ -108,6 +110,7 @@ class Constants(NamedTuple):
             request=pair[0] / 3,
             serve=(most["busy"][0] - float(np.median(most["busy"][1:]))) / requests,
             collective=pair[1] - pair[0],
+            collective_once=float(np.median(np.subtract(talk[2]["first"], pair)[1:])),
             collective_byte=(pair[-1] - pair[1]) / (2 * (2**23 - 2**16)),
             passes=one["passes"],
             sweeps=one["sweeps"],
@@ -229,28 +232,36 @@ def telling(constants: Constants, fleet: Fleet, size: float, *, by_store: bool =
     store = max((count + 1) * constants.request, count * (count + 1) * constants.serve) if by_store else 0.0
     if by_store and size <= SHORT:
         return store
+    return store + collective(constants, count, size)
+
+
+def collective(constants: Constants, count: int, size: float) -> float:
+    """Return the seconds of a collective, by which so many processes tell each other so many bytes, padded."""
     padded = 2 ** math.ceil(math.log2(size))
-    return store + constants.collective * math.log2(count) + constants.collective_byte * count * padded
+    return constants.collective * math.log2(count) + constants.collective_byte * count * padded
 
 
 def planned(constants: Constants, job: Job, fleet: Fleet, *, is_lifted: bool = False) -> Steps:
     """Return how long the steps take; lifted: with limits of the library taken away, as `docs/scale.md` has them."""
     here, chunks = job.parts // fleet.processes, job.rounds * job.chunks
     rows = here * job.part_rows
-    say = telling(constants, fleet, 2 * SHORT, by_store=not is_lifted)
+    say, after = telling(constants, fleet, 2 * SHORT, by_store=not is_lifted), message(constants, job, fleet)
     scores = 0.0 if is_lifted or fleet.processes == 1 else telling(constants, fleet, 4 * rows)
+    once = 0.0 if fleet.processes == 1 else constants.collective_once
     made = job.all_draws / fleet.processes
     seen = 1 if is_lifted else fleet.processes
     return Steps(
         reading=rows * constants.row_bytes * max(constants.read_byte, 1 / fleet.disk),
         sweeping=constants.prepare_once
         + rows * constants.sweep_row / fleet.cores * fleet.slowest
-        + (constants.sweeps - 1) * say,
+        + (constants.sweeps - 1) * say
+        + once,
         scores=scores,
         sampling=constants.compile_once
         + fleet.slowest
         * (made * constants.draw / fleet.cores + chunks * (constants.chunk + here * constants.chunk_part)),
-        telling=chunks * telling(constants, fleet, message(constants, job, fleet), by_store=not is_lifted),
+        telling=chunks * telling(constants, fleet, after, by_store=not is_lifted)
+        + (once if is_lifted or after > SHORT else 0),
         digesting=chunks * constants.digest_chain * job.chains * here * seen + made * constants.digest_draw * seen,
         scanning=constants.scan_once + rows * constants.scan_row / fleet.cores * fleet.slowest + say,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.plan import work
-from benchmarks.plan.model import SHORT, Constants, Fleet, Job, Steps, message, planned
+from benchmarks.plan.model import SHORT, Constants, Fleet, Job, Steps, collective, message, planned
 
 JOB = Job(rows=10**12, parts=1000, chains=16, draws=1000, features=work.FEATURES)
 """Of the plan. Chains of a part and draws of a chain are those of docs/several/several.py."""
@@ -74,17 +74,15 @@ class _Clock:
         if len(self.now) == 1:
             return 0.0
         began, after = float(self.now.max()), self._after.setdefault(what, [])
+        once = 0.0 if after or size <= SHORT else self._constants.collective_once
         if len(after) < _SEEN:  # later ones take as long as these: a thousand processes ask a million times
             self.now = told(self.now, self._constants.request, self._constants.serve)
             after.append(float(self.now.max()) - began)
         else:
             self.now = np.full(len(self.now), began + float(np.mean(after)))
         if size > SHORT:
-            count, padded = len(self.now), 2 ** math.ceil(math.log2(size))
-            collective = (
-                self._constants.collective * math.log2(count) + self._constants.collective_byte * count * padded
-            )
-            self.now = np.full(count, self.now.max() + collective)
+            later = self.now.max() + once + collective(self._constants, len(self.now), size)
+            self.now = np.full(len(self.now), later)
         return float(self.now.max()) - began
 
 
