@@ -9,7 +9,7 @@ case "$(mpirun --version)" in
     *) # Open MPI 5 and other kinds of MPI do not say where the first process is
         first="$(hostname):4321"
         mpirun --hostfile hosts.txt -np 4 --map-by node --bind-to none bash -c "
-            TALLCHAIN_LAUNCHED=$first,\${OMPI_COMM_WORLD_SIZE:-\$PMI_SIZE},\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} \
-            exec python several.py packed draws"
+            exec env TALLCHAIN_LAUNCHED=$first,\${OMPI_COMM_WORLD_SIZE:-\$PMI_SIZE},\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} \
+                python several.py packed draws"
         ;;
 esac
