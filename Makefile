@@ -23,6 +23,7 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.packed
 	$(BIN)/python -m benchmarks.processes
 	$(BIN)/python -m benchmarks.updates
+	$(BIN)/python -m benchmarks.plan
 	$(BIN)/python -m studies pages
 
 # About an hour on 2 cores. make bench-peers COVERTYPE=covtype.npz has Covertype too; references: see benchmarks/peers.

@@ -32,7 +32,7 @@ PLAN = [
             "abilities",
         )
     },
-    {"host": ("crew", "progress", "interrupts", "memory", "command")},
+    {"host": ("crew", "joining", "progress", "interrupts", "memory", "command")},
     {name: (name,) for name in ("models", "proposals", "sources", "acceptance", "datasets", "tables")},
     {name: (name,) for name in ("surrogates", "bounds", "formulas")},
     {"packs": ("packs",)},

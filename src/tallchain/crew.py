@@ -21,16 +21,12 @@ from typing import Any
 import jax
 import numpy as np
 
-LAUNCHED = "TALLCHAIN_LAUNCHED"
-"""Environment of a process of `tallchain launch`: the address of the first, how many there are, which one this is."""
-_PATIENCE, _HEARTBEAT = 300.0, 30  # seconds for a process that does not come; until one counts as dead
+from tallchain.joining import CrewError, join
+
+_PATIENCE = 300.0  # seconds for a process that does not come
 _SHORT = 2**12  # bytes of a message that goes through the store
 _POLL = 1000  # milliseconds
 _FAILED = "tallchain/failed"
-
-
-class CrewError(RuntimeError):
-    """Another process has failed, hangs, or does something else."""
 
 
 class Crew:
@@ -138,25 +134,15 @@ def _arrays_of(data: bytes) -> list[np.ndarray]:
 def start(*, patience: float = _PATIENCE) -> int:
     """Join the other processes; call it first of all. Return the number of this process, from 0.
 
-    Under `tallchain launch`, Slurm, Open MPI and Kubernetes it finds out by itself where the others are, as
-    `jax.distributed.initialize` does; elsewhere call that instead, with its arguments. A script that was started by
-    itself is a single process.
+    Under `tallchain launch`, Slurm and Open MPI it finds out by itself where the others are, as
+    `jax.distributed.initialize` does; elsewhere set TALLCHAIN_LAUNCHED, or call that instead, with its arguments (see
+    docs/scale.md). A script that was started by itself is a single process.
 
     Args:
-        patience: seconds to wait for another process, before it counts as hanging.
+        patience: seconds to wait for another process, here and later, before it counts as hanging.
     """
-    if not jax.distributed.is_initialized():
-        options: dict[str, Any] = {"heartbeat_timeout_seconds": _HEARTBEAT}
-        launched = os.environ.get(LAUNCHED)
-        if launched:
-            address, count, rank = launched.split(",")
-            options |= {"coordinator_address": address, "num_processes": int(count), "process_id": int(rank)}
-        try:
-            jax.distributed.initialize(**options)
-        except ValueError as error:
-            if launched or "coordinator_address" not in str(error):
-                raise
-            return 0  # nobody has started several processes
+    if not jax.distributed.is_initialized() and not join(float(patience)):
+        return 0  # nobody has started several processes
     crew = current()
     if crew is not None:
         crew.patience = float(patience)

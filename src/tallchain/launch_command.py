@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tallchain.cores import num_cores
-from tallchain.crew import LAUNCHED
+from tallchain.joining import LAUNCHED
 
 with contextlib.suppress(ModuleNotFoundError):  # needed only once the application is built, which says so
     import typer

@@ -12,6 +12,7 @@ from benchmarks import checkpoints, numpyro_bridge, packed, processes, updates
 from benchmarks.exact import page as exact
 from benchmarks.front_door import page as front_door
 from benchmarks.peers import page as peers
+from benchmarks.plan import page as plan
 from benchmarks.time_to_answer import page as time_to_answer
 from studies.pages import paper, settings, speed
 from studies.study import NAMES, ROOT, find, load
@@ -39,6 +40,7 @@ def pieces() -> dict[str, str]:
         packed,
         processes,
         updates,
+        plan,
     ):
         found |= module.pieces()
     return found

@@ -25,7 +25,7 @@ from tallchain.parts import part
 from tallchain.rounds import Rounds
 from tallchain.sources import Packed
 from tallchain.sources.columns import Columns
-from tallchain.sources.manifest import PackError
+from tallchain.sources.manifest import MANIFEST, Manifest, PackError
 from tallchain.sources.out_of_core import pack_blocks
 from tallchain.sources.packed import bytes_of
 from tallchain.types import Block
@@ -326,6 +326,16 @@ def test_bad_arguments_are_refused(folder: Path, tmp_path: Path) -> None:
         Packed(tmp_path)
     with pytest.raises(ValueError, match="cannot be reweighted"):
         Packed(folder, columns="y").reweighted(exact=[1])
+
+
+@pytest.mark.parametrize("source", [Packed, tc.sources.Sharded])
+def test_more_rows_than_can_be_numbered_are_refused(source: Any, folder: Path, tmp_path: Path) -> None:
+    """Before any of them is read."""
+    manifest = Manifest.read(folder)
+    more = manifest._replace(num_rows=2**31, shards=(manifest.shards[0]._replace(num_rows=2**31),))
+    (tmp_path / MANIFEST).write_text(more.to_json())
+    with pytest.raises(PackError, match="fewer than 2\\^31 rows, all parts together"):
+        source(tmp_path, parts=4)
 
 
 def test_amounts_of_memory() -> None:

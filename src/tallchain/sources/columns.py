@@ -16,7 +16,7 @@ import numpy as np
 
 from tallchain.sources.copying import allocate
 from tallchain.sources.manifest import Column, Manifest, PackError, column_file
-from tallchain.sources.rows import check_values
+from tallchain.sources.rows import MOST_ROWS, check_values
 from tallchain.validation import brief
 
 _AT_ONCE = 2**24  # bytes to read at a time, where they have to be converted
@@ -57,6 +57,11 @@ class Columns:
     def __init__(self, path: Path, names: Any = None, call: str = "Packed") -> None:
         self.path, self._call = path, call
         self.manifest = Manifest.read(path)
+        if self.manifest.num_rows > MOST_ROWS:
+            raise PackError(
+                f"`{call}(...)`: a source must have fewer than 2^31 rows, all parts together, the reach of a 32-bit "
+                f"index; {path} has {self.manifest.num_rows:,}."
+            )
         self.names = {name: name for name in self.manifest.columns} if names is None else names
         wanted = jax.tree.leaves(self.names)
         for name in wanted:
