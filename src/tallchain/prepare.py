@@ -127,7 +127,7 @@ def _with_batch(rows: Influence, *, batch_size: int | None, least: int) -> Influ
     """Let a batch be larger than the least, if more rows than that are needed."""
     if batch_size is not None or rows.chosen.rows <= least:
         return rows
-    most = len(rows.stored_scores) - rows.chosen.num_exact
+    most = rows.source.population.total - rows.chosen.num_exact
     return dataclasses.replace(rows, batch_size=min(max(rows.batch_size, _BATCH), most))
 
 
@@ -263,7 +263,7 @@ def _settled(
         f"an exact test would accept {found.acceptance:.0%} of independent draws from it",
         *settled.complaints,
         *_poor_surrogate(found, least, source.population.total, settled.complaints),
-        *(poor_groups(posterior, source, found.stored_scores) if regression_of(posterior) else ()),
+        *(poor_groups(posterior, source, found.stored_scores, found.score) if regression_of(posterior) else ()),
     ]
     swept = settled.rows_swept + found.rows_swept
     return _Chosen(settled, None, settled.surrogate, found, None, settled.transition, findings, swept)

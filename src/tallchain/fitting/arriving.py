@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 
+from tallchain.fitting.held import Held
 from tallchain.growth import Slot, has_weights
 from tallchain.models import Regression
 from tallchain.models.design import row_offset, row_weights
 from tallchain.sources.rows import take_data
 from tallchain.types import PyTree
 from tallchain.validation import brief
-
-if TYPE_CHECKING:
-    from tallchain.fitting.result import Fit
 
 CALL = "fit.update(new_rows)"
 
@@ -33,7 +31,7 @@ class Arrived(NamedTuple):
     """Values that were missing, by column."""
 
 
-def arrived(fit: Fit, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
+def arrived(fit: Held, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
     """Read new rows: a table for a fit of a formula, else rows as the fit was given."""
     if fit.spec is not None and fit.model is not None:
         return _of_table(fit, new, missing)
@@ -52,7 +50,7 @@ def arrived(fit: Fit, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
     return Arrived(rows, num_rows)
 
 
-def _of_table(fit: Fit, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
+def _of_table(fit: Held, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
     from tallchain.formulas.arrivals import arrivals
     from tallchain.tables import open_table
 

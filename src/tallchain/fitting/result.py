@@ -151,11 +151,13 @@ class Fit:
                 the old ones by how much noise of decisions they make.
             progress: show what is going on.
         """
+        from tallchain.fitting.held import Held
         from tallchain.fitting.updating import updated
 
         options: dict[str, Any] = {"missing": missing, "num_draws": num_draws, "max_draws": max_draws, "drift": drift}
         options |= {"max_seconds": max_seconds, "room": room, "scan": scan, "progress": progress}
-        return updated(self, new_rows, **options)
+        held = Held(self.model, self.trace, self.facts, self.spec, self.prepared, self.given, self.num_updates)
+        return Fit(*updated(held, new_rows, **options))
 
     def audit(self, **options: Any) -> Audit:
         """Measure how wrong the decisions are: see `tallchain.audit`, whose options these are."""

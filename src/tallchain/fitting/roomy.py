@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from tallchain.checking.joining import last_positions
 from tallchain.coordinates import parameters_of
+from tallchain.fitting.arriving import Arrived, with_weights
+from tallchain.fitting.held import Held
 from tallchain.growth import has_weights, rehearse, rows_of, with_room
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Regression
@@ -23,10 +25,6 @@ from tallchain.surrogates import Influence
 from tallchain.surrogates.influence import residual_scores
 from tallchain.types import Array, Posterior, PyTree
 from tallchain.validation import brief, is_positive
-
-if TYPE_CHECKING:
-    from tallchain.fitting.arriving import Arrived
-    from tallchain.fitting.result import Fit
 
 SCORED = 16  # positions of chains, between pairs of which new rows are scored
 _SOME = 2**16  # rows of a regression that stand for all, for predictive checks
@@ -49,11 +47,9 @@ def shuffled_with_room(posterior: Posterior, rows: PyTree, room: float) -> tuple
 
 
 def prepared_with_room(
-    fit: Fit, new: Arrived, room: float, *, seed: int, progress: bool
+    fit: Held, new: Arrived, room: float, *, seed: int, progress: bool
 ) -> tuple[Prepared, MetropolisHastings]:
     """Prepare all rows of a fit, and new ones, again from where its chains are; with room for more."""
-    from tallchain.fitting.arriving import with_weights
-
     before, trace = fit.prepared, fit.trace
     assert before is not None
     assert isinstance(before.source, Stored)

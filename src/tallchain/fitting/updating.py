@@ -23,7 +23,7 @@ from tallchain.fitting.advising import advice_of
 from tallchain.fitting.arriving import CALL, Arrived, arrived, with_weights
 from tallchain.fitting.drifting import Drift, score_p_value
 from tallchain.fitting.gathering import Asked, facts_of
-from tallchain.fitting.result import Fit
+from tallchain.fitting.held import Held
 from tallchain.fitting.roomy import SCORED, of_present, prepared_with_room, sample_of
 from tallchain.fitting.running import Limits, run
 from tallchain.growth import Grown, grown, num_empty
@@ -59,7 +59,7 @@ class _Ready(NamedTuple):
 
 
 def updated(
-    fit: Fit,
+    fit: Held,
     new: Any,
     *,
     missing: Literal["refuse", "drop"] = "refuse",
@@ -70,7 +70,7 @@ def updated(
     room: float = 0.25,
     scan: int = 0,
     progress: bool = True,
-) -> Fit:
+) -> Held:
     """Return the fit with more rows; the arguments are those of `Fit.update`."""
     _check(fit, num_draws, max_draws, max_seconds, drift, room, scan, progress)
     began = time.perf_counter()
@@ -103,11 +103,11 @@ def updated(
         findings=(*facts.findings, f"update {fit.num_updates + 1:<14}{ready.drift.words}"),
         predictive=ready.drift.predictive,
     )
-    return Fit(model, ran.trace, facts, fit.spec, prepared, fit.given, fit.num_updates + 1)
+    return Held(model, ran.trace, facts, fit.spec, prepared, fit.given, fit.num_updates + 1)
 
 
 def _check(
-    fit: Fit,
+    fit: Held,
     num_draws: Any,
     max_draws: Any,
     max_seconds: Any,
@@ -143,7 +143,7 @@ def _check(
 # ---- with the new rows ---------------------------------------------------------------------------
 
 
-def _ready(fit: Fit, rows: Arrived, key: Array, room: float, *, progress: bool) -> _Ready:
+def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool) -> _Ready:
     """Add the rows: in empty places, or by preparing all rows again."""
     prepared, kernel = fit.prepared, fit.trace.kernel
     assert prepared is not None
@@ -165,7 +165,7 @@ def _ready(fit: Fit, rows: Arrived, key: Array, room: float, *, progress: bool) 
     return _Ready(again, made, again.rows_swept, drift, ())
 
 
-def _predictive(fit: Fit, rows: Arrived, key: Array) -> Any:
+def _predictive(fit: Held, rows: Arrived, key: Array) -> Any:
     """Compare the new rows of a regression with outcomes drawn for them from the posterior before."""
     trace = fit.trace
     if fit.model is None or trace.num_chains * trace.num_draws < LEAST_DRAWS:
@@ -192,10 +192,10 @@ def _distance(prepared: Prepared, draws: np.ndarray) -> float:
     return float(np.sqrt(np.mean((away / np.where(spread > 0, spread, 1)) ** 2)))
 
 
-def _of_scores(fit: Fit, found: Grown, rows: Arrived) -> tuple[Advice, ...]:
+def _of_scores(fit: Held, found: Grown, rows: Arrived) -> tuple[Advice, ...]:
     """Say so if the new rows make most of the noise of decisions: no scan of all rows comes after them."""
     scored = found.prepared.scored
-    if found.prepared.is_exact or not isinstance(scored, Influence):
+    if found.prepared.is_exact or not isinstance(scored, Influence) or scored.stored_scores is None:
         return ()
     some = jax.tree.map(lambda leaf: leaf[:SCORED], last_positions(fit.trace))
     if len(jax.tree.leaves(some)[0]) < 4:
@@ -218,7 +218,7 @@ def _of_scores(fit: Fit, found: Grown, rows: Arrived) -> tuple[Advice, ...]:
     )
 
 
-def _asked(fit: Fit, rows: Arrived, limits: Limits, reading: float) -> Asked:
+def _asked(fit: Held, rows: Arrived, limits: Limits, reading: float) -> Asked:
     facts = fit.facts
     missing = {name: facts.dropped.get(name, 0) + rows.missing.get(name, 0) for name in facts.dropped | rows.missing}
     return Asked(

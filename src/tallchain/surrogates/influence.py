@@ -19,28 +19,25 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax import random as jr
 
 from tallchain.arrays import dot
 from tallchain.checks import check_likelihood, check_posterior
 from tallchain.functions import QUICKLY, program
 from tallchain.keys import make_key, split_words
-from tallchain.parts import part, static
 from tallchain.progress import shown
 from tallchain.proposals.laplace import Laplace, check_laplace
-from tallchain.residuals import digits, needs_float64, residual
+from tallchain.residuals import digits, needs_float64
 from tallchain.sources import as_source, check_plain
 from tallchain.sources.copying import allocate
 from tallchain.sources.rows import check_batch_size
 from tallchain.sources.sweeping import row_at
 from tallchain.surrogates.plans import Plan, choose_plan, make_plans
+from tallchain.surrogates.scoring import Pairs, Powers, PowersAlike, Score, paired
 from tallchain.threefry import wrap
 from tallchain.types import (
     Array,
-    Block,
     Posterior,
     PyTree,
     Source,
@@ -51,7 +48,6 @@ from tallchain.validation import RowError, brief, check_switch, is_whole
 METHODS = ("none", "copies", "exact")
 _BLOCK = 2**20  # scores handled at a time
 _EXACT = (100, 300, 1000, 3000, 10_000)  # numbers of rows to read always, to choose from
-_LARGE = 1e9  # a residual whose fourth power is a number of float32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +58,10 @@ class Influence:
     """
 
     source: Source
-    stored_scores: np.ndarray
-    """r_i by row of the source, in units of the log ratio of one row."""
+    score: Score
+    """Makes r_i of rows."""
+    stored_scores: np.ndarray | None
+    """r_i by row of the source, in units of the log ratio of one row; None for rows in parts, which are all alike."""
     plans: tuple[Plan, ...]
     chosen: Plan
     batch_size: int
@@ -82,6 +80,10 @@ class Influence:
     @property
     def scores(self) -> np.ndarray:
         """r_i by row of the data."""
+        if self.stored_scores is None:
+            raise ValueError(
+                "`influence(...).scores`: rows in parts have none, since none of them can come more often."
+            )
         return _by_row(self.source, self.stored_scores)
 
     @property
@@ -101,8 +103,8 @@ class Influence:
 
     def __str__(self) -> str:
         lines = [
-            f"Influence of {len(self.stored_scores):,} rows ({self.rows_swept:,} swept, {self.seconds:.2g} s). Rows "
-            "needed to estimate the log ratio, with a standard deviation of 1 and nearly normal noise (a test "
+            f"Influence of {self.source.population.total:,} rows ({self.rows_swept:,} swept, {self.seconds:.2g} s). "
+            "Rows needed to estimate the log ratio, with a standard deviation of 1 and nearly normal noise (a test "
             "has a least number of its own); * is chosen:"
         ]
         lines += [("* " if plan is self.chosen else "  ") + str(plan) for plan in self.plans]
@@ -155,48 +157,31 @@ def influence(
     except ValueError as error:
         raise ValueError(f"`influence(posterior=..., laplace=...)`, at the mean of the latter: {error}") from error
     if laplace is None:
-        scoring, judging = _paired(jax.tree.map(lambda leaf: np.asarray(leaf)[: 4 * num_draws], draws))
+        scoring, judging = paired(jax.tree.map(lambda leaf: np.asarray(leaf)[: 4 * num_draws], draws))
     else:
         scoring, judging = _pairs(laplace, split_words(np.asarray(jr.key_data(make_key(int(seed)))), 2, 2, num_draws))
-    in_float64 = needs_float64(num_rows, posterior.temperature, surrogate)
-    counts = [count for count in _EXACT if count <= num_rows // 4]
-    with digits(in_float64):
-        stored = _scores(source, _Score(posterior, surrogate, scoring, in_float64), progress=progress)
-        most = _largest(stored, counts[-1] if counts else 0)
-        mean = np.float32(max(float(stored.mean(dtype=np.float64)), 1e-30))
-        levels = np.zeros(num_rows, np.uint8)
-        for count in counts:
-            levels[most[:count]] += 1
-        powers = _Powers(
-            posterior,
-            surrogate,
-            judging,
-            in_float64,
-            scores=jax.device_put(stored),  # no copy on a CPU, and nothing to compile
-            mean=jax.device_put(mean),
-            levels=jax.device_put(levels),
-            num_sets=len(counts),
-        )
-        with shown(progress, "judging the choices of rows", num_rows, is_step=True) as show:
-            sums, totals, slots = source.sweep(powers, lanes=num_draws, report=show)
-        del powers, levels  # they are as long as the data
+    score = Score(posterior, surrogate, scoring, needs_float64(num_rows, posterior.temperature, surrogate))
+    with digits(score.in_float64):
+        judged = (_judged_alike if source.population.is_part else _judged)(source, score, judging, progress=progress)
+    stored, most, counts, sums, totals, slots = judged
     residuals = totals / float(posterior.temperature)
     offsets = 0.0 if laplace is None else np.asarray(_offsets(posterior, surrogate, laplace, judging), np.float64)
-    method = "none" if source.population.is_part else method  # a row cannot be in every part
+    method = "none" if stored is None else method
     plans = make_plans(sums / float(posterior.temperature) ** np.array([1, 2, 4]), counts, num_rows, int(slots))
     chosen = choose_plan(plans, method, batch_size)
     exact = most[: chosen.num_exact]
     return Influence(
         source=source,
+        score=score,
         stored_scores=stored,
         plans=plans,
         chosen=chosen,
         batch_size=int(min(max(batch_size, np.ceil(chosen.batch)), num_rows - chosen.num_exact)),
-        copies=_copies(_by_row(source, stored), mean) if chosen.method == "copies" else None,
+        copies=_copies(_by_row(source, stored)) if stored is not None and chosen.method == "copies" else None,
         exact=np.sort(_order(source)[exact]) if len(exact) else exact,
         log_ratios=offsets + residuals,
         residuals=residuals,
-        rows_swept=2 * num_draws * num_rows,
+        rows_swept=(1 if stored is None else 2) * num_draws * num_rows,
         seconds=time.perf_counter() - begun,
     )
 
@@ -205,7 +190,56 @@ def residual_scores(posterior: Posterior, source: Source, surrogate: Surrogate |
     """Return r_i by row of the source, over steps between pairs of draws: positions along a first axis, at least 4."""
     in_float64 = needs_float64(source.population.total, posterior.temperature, surrogate)
     with digits(in_float64):
-        return _scores(source, _Score(posterior, surrogate, _paired(draws)[0], in_float64), progress=False)
+        return _scores(source, Score(posterior, surrogate, paired(draws)[0], in_float64), progress=False)
+
+
+class _Judged(NamedTuple):
+    """What sweeps over all rows have found."""
+
+    scores: np.ndarray | None
+    """By row of the source."""
+    most: np.ndarray
+    """Rows with the largest scores."""
+    counts: list[int]
+    """Numbers of these to read always, to choose from."""
+    sums: np.ndarray
+    totals: np.ndarray
+    slots: int
+    """Copies of all rows."""
+
+
+def _judged(source: Source, score: Score, judging: Pairs, *, progress: bool) -> _Judged:
+    """Score the rows at some proposals, and judge ways to sample them at others."""
+    num_rows = source.population.total
+    counts = [count for count in _EXACT if count <= num_rows // 4]
+    stored = _scores(source, score, progress=progress)
+    most, levels = _largest(stored, counts[-1] if counts else 0), np.zeros(num_rows, np.uint8)
+    for count in counts:
+        levels[most[:count]] += 1
+    powers = Powers(
+        score.posterior,
+        score.surrogate,
+        judging,
+        score.in_float64,
+        scores=jax.device_put(stored),  # no copy on a CPU, and nothing to compile
+        mean=jax.device_put(_mean(stored)),
+        levels=jax.device_put(levels),
+        num_sets=len(counts),
+    )
+    with shown(progress, "judging the choices of rows", num_rows, is_step=True) as show:
+        sums, totals, slots = source.sweep(powers, lanes=len(jax.tree.leaves(judging)[0]), report=show)
+    return _Judged(stored, most, counts, sums, totals, int(slots))
+
+
+def _judged_alike(source: Source, score: Score, judging: Pairs, *, progress: bool) -> _Judged:
+    """Judge the only way to sample rows in parts: a row cannot be in every part, so nothing is kept of single rows."""
+    num_rows = source.population.total
+    powers = PowersAlike(score.posterior, score.surrogate, judging, score.in_float64)
+    with shown(progress, "judging the rows", num_rows, is_step=True) as show:
+        sums, totals = source.sweep(powers, lanes=len(jax.tree.leaves(judging)[0]), report=show)
+    if not np.all(np.isfinite(totals)):
+        _scores(source, dataclasses.replace(score, pairs=judging), progress=progress)  # names the row
+    return _Judged(None, np.zeros(0, np.int64), [], sums, totals, num_rows)
 
 
 def _some_position(laplace: Laplace | None, draws: PyTree) -> PyTree:
@@ -228,21 +262,10 @@ def _check_parts(posterior: Any, surrogate: Any, laplace: Any, draws: PyTree) ->
 # ---- sweeps over all rows ----------------------------------------------------------------------
 
 
-class _Pairs(NamedTuple):
-    here: PyTree
-    there: PyTree
-
-
 @partial(jax.jit, compiler_options=QUICKLY)
-def _pairs(laplace: Laplace, words: Array) -> tuple[_Pairs, _Pairs]:
+def _pairs(laplace: Laplace, words: Array) -> tuple[Pairs, Pairs]:
     """Pairs of independent draws, the proposals of PCN with beta = 1: some to score with, as many to judge."""
-    return _paired(jax.vmap(laplace.draw)(wrap(words.reshape(-1, 2))))
-
-
-def _paired(draws: PyTree) -> tuple[_Pairs, _Pairs]:
-    count = len(jax.tree.leaves(draws)[0]) // 4
-    some = [jax.tree.map(lambda leaf, i=i: leaf[i * count : (i + 1) * count], draws) for i in range(4)]
-    return _Pairs(*some[:2]), _Pairs(*some[2:])
+    return paired(jax.vmap(laplace.draw)(wrap(words.reshape(-1, 2))))
 
 
 def _order(source: Source) -> np.ndarray:
@@ -259,9 +282,13 @@ def _by_row(source: Source, stored: np.ndarray) -> np.ndarray:
     return values
 
 
-def _copies(scores: np.ndarray, mean: np.float32) -> np.ndarray:
+def _mean(scores: np.ndarray) -> np.float32:
+    return np.float32(max(float(scores.mean(dtype=np.float64)), 1e-30))
+
+
+def _copies(scores: np.ndarray) -> np.ndarray:
     """c_i = 1 + about r_i / mean r."""
-    return 1 + np.round(scores / mean).astype(np.int32)
+    return 1 + np.round(scores / _mean(scores)).astype(np.int32)
 
 
 def _blocks(values: np.ndarray) -> Iterator[np.ndarray]:
@@ -283,7 +310,7 @@ def _largest(scores: np.ndarray, count: int) -> np.ndarray:
     return found
 
 
-def _scores(source: Source, score: _Score, *, progress: bool) -> np.ndarray:
+def _scores(source: Source, score: Score, *, progress: bool) -> np.ndarray:
     """Score the rows in the order of the source."""
     scores = allocate((source.population.total,), np.dtype(np.float32))
 
@@ -306,70 +333,11 @@ def _scores(source: Source, score: _Score, *, progress: bool) -> np.ndarray:
     return scores
 
 
-@part
-class _Residuals:
-    """Residuals of the rows of a block, by pair and row."""
-
-    posterior: Posterior
-    surrogate: Any
-    pairs: _Pairs
-    in_float64: bool = static()
-
-    @property
-    def log_likelihood(self) -> Any:
-        """Whose programs these are."""
-        return self.posterior.log_likelihood
-
-    def residuals(self, rows: PyTree) -> Array:
-        """By pair and row."""
-        of_pair = partial(residual, self.posterior, self.surrogate, in_float64=self.in_float64)
-        return jax.vmap(lambda pair: jax.vmap(of_pair(*pair))(rows))(self.pairs)
-
-
-@part
-class _Score(_Residuals):
-    """For a block: where it begins, and the root mean square of each row's residuals."""
-
-    def __call__(self, block: Block) -> tuple[Array, Array]:
-        return block.index[0], jnp.sqrt(jnp.mean(self.residuals(block.rows) ** 2, 0))
-
-
-@part
-class _Powers(_Residuals):
-    """For a block: sums of powers 1, 2, 4 of residuals by (proposal, way to sample, power), their sums, all copies."""
-
-    scores: Array
-    """By row of the source."""
-    mean: Array
-    """Of the scores."""
-    levels: Array
-    """By row of the source: how many of the sets of rows to read always contain it."""
-    num_sets: int = static()
-
-    def __call__(self, block: Block) -> tuple[Array, Array, Array]:
-        start, width = block.index[0], len(block.index)
-        scores, levels = (lax.dynamic_slice_in_dim(leaf, start, width) for leaf in (self.scores, self.levels))
-        copies = 1 + jnp.round(scores / self.mean)
-        slots = jnp.sum(jnp.where(block.is_valid, copies.astype(jnp.int32), 0))
-        # By way to sample and row: 1 if the row is sampled at all. The sets grow: a row of the smallest set is in all
-        # of them, a row only of the largest set is in the last.
-        is_out = levels <= jnp.arange(self.num_sets)[::-1, None]
-        sampled = jnp.concatenate([jnp.ones((2, width), bool), is_out]) & block.is_valid
-        share = jnp.concatenate([jnp.ones((1, width)), 1 / copies[None], jnp.ones((self.num_sets, width))])
-        r = self.residuals(block.rows)
-        total = jnp.sum(jnp.where(block.is_valid, r, 0), 1)
-        # Whatever is not a number counts as large; and infinity times 0 would not be 0.
-        bounded = jnp.where(jnp.isnan(r), _LARGE, jnp.clip(r, -_LARGE, _LARGE))
-        powers = (bounded, sampled), (bounded**2, sampled * share), (bounded**4, sampled * share**3)
-        sums = jnp.stack([dot(power, weights.T.astype(r.dtype)) for power, weights in powers], -1)
-        return sums, total, slots
-
-
 @program(compiler_options=QUICKLY)
-def _offsets(posterior: Posterior, surrogate: Any, laplace: Laplace, pairs: _Pairs) -> Array:
+def _offsets(posterior: Posterior, surrogate: Any, laplace: Laplace, pairs: Pairs) -> Array:
     """The part of Delta that no row makes, for PCN with beta = 1."""
 
-    def offset(pair: _Pairs) -> Array:
+    def offset(pair: Pairs) -> Array:
         known = 0.0 if surrogate is None else surrogate.total(pair.here, pair.there) / posterior.temperature
         there, here = laplace.whiten(pair.there), laplace.whiten(pair.here)
         correction = 0.5 * dot(there - here, there + here)

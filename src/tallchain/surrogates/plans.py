@@ -50,7 +50,7 @@ def make_plans(sums: np.ndarray, counts: list[int], num_rows: int, slots: int) -
     comparison.
     """
     kinds = [("none", 0, num_rows), ("copies", 0, slots), *(("exact", count, num_rows - count) for count in counts)]
-    plans = []
+    kinds, plans = kinds[: sums.shape[1]], []  # of rows in parts there is the first alone
     for at, (method, num_exact, size) in enumerate(kinds):
         first, second, fourth = sums[:, at].T
         variance = np.maximum(size * second - first**2, 1e-30)

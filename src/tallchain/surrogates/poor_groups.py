@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +18,10 @@ _TIMES = 20.0  # its share of the rows
 _NAMED = 5
 
 
-def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray) -> tuple[str, ...]:
-    """Name groups that make much more of the noise of a decision than their rows would, given the scores of the rows.
+def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray | None, score: Any) -> tuple[str, ...]:
+    """Name groups that make much more of the noise of a decision than their rows would, by the scores of the rows.
+
+    `score` makes them where they were not kept.
 
     The number of levels does not matter: one of ten carriers may have thirty rows. If it flies on one route, the route
     is named too.
@@ -26,7 +30,8 @@ def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray) -> tup
     labels, found = dict(getattr(posterior, "names", ())), []
     for term in (term for term in layout.terms if term.slope is None):
         size = term.num_levels
-        noise, rows = source.sweep(_Noise(jax.device_put(scores), term.factor, size), results=2 * size)
+        of_term = _Noise(None if scores is None else jax.device_put(scores), score, term.factor, size)
+        noise, rows = source.sweep(of_term, results=2 * size)
         share = noise / max(float(noise.sum()), 1e-30)
         least = np.maximum(_SHARE, _TIMES * rows / max(float(rows.sum()), 1.0))
         worst = [int(at) for at in np.argsort(-share)[:_NAMED] if share[at] > least[at]]
@@ -44,11 +49,16 @@ def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray) -> tup
 class _Noise:
     """For a block: the sum of the squared scores by level, and the number of rows."""
 
-    scores: Array
+    scores: Array | None
+    score: Any
     factor: int = static()
     num_levels: int = static()
 
     def __call__(self, block: Block) -> Array:
-        values = jnp.where(block.is_valid, lax.dynamic_slice_in_dim(self.scores, block.index[0], len(block.index)), 0)
+        if self.scores is None:
+            values = self.score.of_rows(block.rows)
+        else:
+            values = lax.dynamic_slice_in_dim(self.scores, block.index[0], len(block.index))
+        values = jnp.where(block.is_valid, values, 0)
         both = jnp.stack([values**2, block.is_valid.astype(values.dtype)], 1)
         return jax.ops.segment_sum(both, block.rows["groups"][:, self.factor], self.num_levels).T

@@ -1,0 +1,23 @@
+"""What a fit holds: the same as `Fit`, for what makes another one of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tallchain.checking.trace import Trace
+from tallchain.formulas.spec import Spec
+from tallchain.models import Regression
+from tallchain.prepared import Prepared
+from tallchain.report import Facts
+
+
+class Held(NamedTuple):
+    """See `Fit`."""
+
+    model: Regression | None
+    trace: Trace
+    facts: Facts
+    spec: Spec | None
+    prepared: Prepared | None
+    given: dict[str, Any]
+    num_updates: int
