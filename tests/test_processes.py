@@ -47,8 +47,29 @@ def same_draws(what: str, folder: Path) -> None:
 
 
 def test_two_processes_with_two_devices_give_the_draws_of_one(tmp_path: Path) -> None:
-    """Rows divided among four devices, and chains alone."""
+    """Rows divided among four devices, and chains alone; these from a checkpoint too, that only one process sees."""
     same_draws("draws", tmp_path)
+
+
+def test_what_the_first_process_refuses_is_refused_by_all(tmp_path: Path) -> None:
+    done = launched("refused", tmp_path / "out", 2)
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        said = np.load(tmp_path / f"out-{rank}.npz")["said"].tolist()
+        for text, words in zip(
+            said,
+            (
+                "holds another run. num_chains: 32 in the checkpoint, 16 in this call",
+                "cannot be written",
+                "another process is working on the checkpoint",
+                "the checksum of the draws of chain 0 is not right",
+                "state was cut short or changed",
+                "manifest was cut short or changed",
+            ),
+            strict=True,
+        ):
+            assert words in text
+            assert text.startswith("process 0: " if rank else "")
 
 
 @pytest.mark.slow

@@ -218,6 +218,12 @@ def _crew() -> Crew:
     return Crew(distributed.global_state.client, jax.process_index(), jax.process_count())
 
 
+def any_of(what: str, value: bool) -> bool:
+    """Whether it is true on some process; all must call it, for the same purpose."""
+    found = current()
+    return value if found is None else b"1" in found.gather(what, b"1" if value else b"0")
+
+
 def is_first() -> bool:
     """Whether this process shows progress and writes files: the only one, or the first."""
     found = current()

@@ -118,6 +118,11 @@ class Runner:
         kernels = self._divided(self._kernel, draw)
         return [None if each is None else _Place(each, self._schedule) for each in kernels]
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes run some of the chains."""
+        return self._crew is not None
+
     def _here(self) -> list[tuple[int, _Place]]:
         """Return the groups that this process runs, and where."""
         places = (self._places[group * len(self._places) // self._num_groups] for group in range(self._num_groups))
