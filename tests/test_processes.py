@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+
+from conftest import SEED
+from killed import KINDS_OF_SEVERAL
 
 pytest.importorskip("typer")
 SCRIPT = Path(__file__).with_name("crew_script.py")
 
 
 def launched(what: str, output: Path, processes: int, devices: int = 1) -> subprocess.CompletedProcess[str]:
-    flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [
-        sys.executable,
-        "-m",
-        "tallchain",
-        "launch",
-        "--processes",
-        str(processes),
-        str(SCRIPT),
-        what,
-        str(output),
-    ]
-    return subprocess.run(command, env=os.environ | flags, capture_output=True, text=True, timeout=300, check=False)
+    return launch(processes, [SCRIPT, what, output], XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}")
+
+
+def launch(processes: int, words: list[Any], **environment: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+    command = [sys.executable, "-m", "tallchain", "launch", "--processes", str(processes), *map(str, words)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def same_draws(what: str, folder: Path) -> None:
@@ -94,6 +93,29 @@ def test_all_end_if_one_fails(tmp_path: Path, what: str, words: str, most: float
     assert words in done.stderr
     assert time.monotonic() - began < most
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS_OF_SEVERAL)
+def test_a_run_that_is_killed_goes_on(tmp_path: Path, kind: str) -> None:
+    """At random: while importing, compiling, drawing and writing."""
+    chance, script, out = random.Random(SEED), SCRIPT.with_name("killed.py"), tmp_path / "RANK.npz"
+    one = launch(1, [script, kind, "-", tmp_path / "whole.npz"])
+    assert one.returncode == 0, one.stderr
+    times = []
+    for who in ("01", "1", "01", "0", "01", "01"):
+        times.append(chance.uniform(3.0, 12.0))
+        began = time.monotonic()
+        launch(2, [script, kind, tmp_path / "run", out], KILLED=f"{who} {times[-1]}")
+        assert time.monotonic() - began < times[-1] + 60
+    print(f"{kind}: killed after {', '.join(f'{each:.1f}' for each in times)} s")
+    done = launch(2, [script, kind, tmp_path / "run", out])
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "whole.npz") as whole:
+        for rank in (0, 1):
+            with np.load(tmp_path / f"{rank}.npz") as found:
+                for name, values in whole.items():
+                    np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 @pytest.mark.slow

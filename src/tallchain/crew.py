@@ -14,7 +14,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -46,7 +47,10 @@ class Crew:
         """Return what every process has given, in their order; all must call it, for the same purpose."""
         heads = self._heads(what, data)
         longest = max(size for size, _ in heads)
-        return [short for _, short in heads] if longest <= _SHORT else _collected(data, [size for size, _ in heads])
+        if longest <= _SHORT:
+            return [short for _, short in heads]
+        with self._connected(what):
+            return _collected(data, [size for size, _ in heads])
 
     def _heads(self, what: str, data: bytes) -> list[tuple[int, bytes]]:
         """Return how many bytes every process has given, and the first of them."""
@@ -66,7 +70,10 @@ class Crew:
         """Return what the first process has given; all must call it, for the same purpose."""
         data = _bytes_of(arrays) if self.rank == 0 else b""
         size, short = self._heads(what, data)[0]
-        return _arrays_of(short if size <= _SHORT else _spread(data, size))
+        if size <= _SHORT:
+            return _arrays_of(short)
+        with self._connected(what):
+            return _arrays_of(_spread(data, size))
 
     def _of(self, rank: int, step: int, what: str) -> tuple[int, bytes]:
         """Wait for a process; return how many bytes it has, and the first of them."""
@@ -96,6 +103,18 @@ class Crew:
                     f"process {rank} has not come to '{what}' within {self.patience:,.0f} s: it hangs, or is much "
                     "slower than the others."
                 )
+
+    @contextmanager
+    def _connected(self, what: str) -> Generator[None]:
+        """Say that another process has gone, where a collective has failed."""
+        try:
+            yield
+        except Exception as error:
+            self._check_others()
+            raise CrewError(
+                f"process {self.rank} was at '{what}', and the connection broke: another process is gone "
+                f"({str(error).splitlines()[0]})."
+            ) from error
 
     def _check_others(self) -> None:
         """Raise what another process has failed of."""

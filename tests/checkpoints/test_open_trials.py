@@ -26,6 +26,7 @@ def called(kind: str) -> dict[str, Any]:
     if kind == "minibatch":
         return {"kernel": KERNEL, "initial": START}
     if kind == "stochastic":
+        pytest.importorskip("blackjax")
         return {"kernel": StochasticGradient(POSTERIOR, tc.Shuffled(DATA, 50), SGNHT(1e-4), 50), "initial": START}
     model = Regression(families.Bernoulli(), **rows(has_groups=kind == "costly"))
     prepared = tc.prepare(model, progress=False)
