@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -23,8 +24,14 @@ import tallchain as tc  # noqa: E402
 from tallchain.checkpoints import Folder  # noqa: E402
 
 
+def no_room(*_: Any) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def progress(done: int, total: int) -> None:
     """Fail in the middle of a run, as asked for."""
+    if WHAT == "full" and RANK == 0 and done > total / 2:
+        os.pwrite = no_room
     if RANK == 1 and done > total / 2:
         if WHAT == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -94,6 +101,7 @@ elif WHAT == "mixed":
     found["audited"] = tc.audit(alone.kernel, alone, num_decisions=20, progress=False).log_odds.upper
 else:
     rows = numbers() + (RANK if WHAT == "data" else 0)
-    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16)
+    folder = in_folder("run") if WHAT == "full" else None
+    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16, checkpoint=folder)
     found["position"], found["is_interrupted"] = trace.position, trace.is_interrupted
 np.savez(OUTPUT.with_name(f"{OUTPUT.name}-{RANK}.npz"), **found)

@@ -15,6 +15,7 @@ import pytest
 
 from conftest import SEED
 from killed import KINDS_OF_SEVERAL
+from tallchain.checkpoints import container
 
 pytest.importorskip("typer")
 SCRIPT = Path(__file__).with_name("crew_script.py")
@@ -96,19 +97,31 @@ def test_all_end_if_one_fails(tmp_path: Path, what: str, words: str, most: float
 
 
 @pytest.mark.slow
+def test_all_are_told_that_the_disk_of_the_first_is_full(tmp_path: Path) -> None:
+    done = launched("full", tmp_path / "out", 2)
+    assert done.returncode != 0
+    for said in ("CheckpointError(", "CrewError("):
+        assert f'SamplingError: Sampling failed: {said}"' in done.stderr
+    assert done.stderr.count("No space left on device") > 2
+
+
+def made_in(folder: Path) -> int:
+    """How many draws a checkpoint has, of all chains."""
+    return sum(int(container.read(state)[1]["draw"].sum()) for state in folder.rglob("state"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS_OF_SEVERAL)
 def test_a_run_that_is_killed_goes_on(tmp_path: Path, kind: str) -> None:
     """At random: while importing, compiling, drawing and writing."""
     chance, script, out = random.Random(SEED), SCRIPT.with_name("killed.py"), tmp_path / "RANK.npz"
     one = launch(1, [script, kind, "-", tmp_path / "whole.npz"])
     assert one.returncode == 0, one.stderr
-    times = []
     for who in ("01", "1", "01", "0", "01", "01"):
-        times.append(chance.uniform(3.0, 12.0))
-        began = time.monotonic()
-        launch(2, [script, kind, tmp_path / "run", out], KILLED=f"{who} {times[-1]}")
-        assert time.monotonic() - began < times[-1] + 60
-    print(f"{kind}: killed after {', '.join(f'{each:.1f}' for each in times)} s")
+        seconds, began = chance.uniform(3.0, 12.0), time.monotonic()
+        launch(2, [script, kind, tmp_path / "run", out], KILLED=f"{who} {seconds}")
+        assert time.monotonic() - began < seconds + 60
+        print(f"{kind}: killed after {seconds:.1f} s, {made_in(tmp_path / 'run')} draws were made")
     done = launch(2, [script, kind, tmp_path / "run", out])
     assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "whole.npz") as whole:
