@@ -17,6 +17,7 @@ from tallchain.models import Regression, families
 from tallchain.runner import Runner
 from tallchain.stochastic import SGNHT, StochasticGradient
 
+pytestmark = pytest.mark.filterwarnings("ignore:Chains? .* left out")  # how far they are is a matter of time
 KINDS = ["minibatch", "stochastic", pytest.param("firefly", marks=pytest.mark.slow)]
 KINDS += [pytest.param("costly", marks=pytest.mark.slow)]
 
