@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -17,13 +18,20 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "sources
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
-from test_packed import drawn, numbers  # noqa: E402
+from test_packed import drawn, kernel, numbers  # noqa: E402
 
 import tallchain as tc  # noqa: E402
+from tallchain.checkpoints import Folder  # noqa: E402
+
+
+def no_room(*_: Any) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def progress(done: int, total: int) -> None:
     """Fail in the middle of a run, as asked for."""
+    if WHAT == "full" and RANK == 0 and done > total / 2:
+        os.pwrite = no_room
     if RANK == 1 and done > total / 2:
         if WHAT == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -35,11 +43,56 @@ def progress(done: int, total: int) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
+def interrupted(done: int, total: int) -> None:
+    """Interrupt one of two processes in the middle of a run."""
+    if RANK == 1 and done > total / 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def in_folder(name: str) -> Path:
+    """Where a checkpoint is: a folder that the first process alone can see."""
+    return OUTPUT.with_name(f"{OUTPUT.name}-{name}") if RANK == 0 else Path("/proc/nowhere")
+
+
+def resumed(source: Any) -> tc.Trace:
+    """Draw, interrupted once, from a checkpoint."""
+    half = drawn(source, progress=interrupted, chunk_size=16, checkpoint=in_folder("half"))
+    assert half.is_interrupted
+    assert half.num_draws < 800
+    return drawn(source, checkpoint=in_folder("half"))
+
+
+def refusal(**options: Any) -> str:
+    """What is said of a run that must not begin."""
+    try:
+        drawn(tc.Shuffled(numbers(), 50), **options)
+    except tc.CheckpointError as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
 found: dict[str, Any] = {}
 if WHAT == "draws":
     found["devices"] = np.array([jax.process_count(), jax.local_device_count()])
     found["sharded"] = drawn(tc.sources.Sharded(numbers(), 4)).position
-    found["chains"] = drawn(tc.Shuffled(numbers(), 50)).position
+    alone = tc.Shuffled(numbers(), 50)
+    for name, sample in (("chains", drawn), ("goes on", drawn if jax.process_count() == 1 else resumed)):
+        trace = sample(alone)
+        found |= {name: trace.position, f"{name}: rows": trace.rows_read}
+elif WHAT == "refused":
+    folder = in_folder("run")
+    trace = drawn(tc.Shuffled(numbers(), 50), checkpoint=folder)
+    again = tc.resume(folder, kernel(tc.Shuffled(numbers(), 50)), scan=0, progress=False)
+    np.testing.assert_array_equal(again.position, trace.position)
+    said = [refusal(checkpoint=folder, num_chains=16), refusal(checkpoint="/proc/nowhere")]
+    with Folder("other", folder):
+        said.append(refusal(checkpoint=folder))
+    for name in ("draws.bin", "state", "manifest"):
+        if RANK == 0:
+            whole = (folder / name).read_bytes()
+            (folder / name).write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+        said.append(refusal(checkpoint=folder))
+    found["said"] = np.array(said)
 elif WHAT == "mixed":
     from test_sharded import Sharded, mixed, model
 
@@ -48,6 +101,7 @@ elif WHAT == "mixed":
     found["audited"] = tc.audit(alone.kernel, alone, num_decisions=20, progress=False).log_odds.upper
 else:
     rows = numbers() + (RANK if WHAT == "data" else 0)
-    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16)
+    folder = in_folder("run") if WHAT == "full" else None
+    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16, checkpoint=folder)
     found["position"], found["is_interrupted"] = trace.position, trace.is_interrupted
 np.savez(OUTPUT.with_name(f"{OUTPUT.name}-{RANK}.npz"), **found)

@@ -1,4 +1,7 @@
-"""A run that is killed again and again: `python killed.py KIND FOLDER OUT` makes it, `kill_until_done` kills it."""
+"""A run that is killed again and again: `python killed.py KIND FOLDER OUT` makes it, `kill_until_done` kills it.
+
+On several processes it kills itself: those and after as many seconds as `KILLED` says, such as "1 2.5" or "01 2.5".
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import numpy as np
 
 KINDS = ("draws", "moments", "adapted", "exact", "transition", "fit", "command")
+KINDS_OF_SEVERAL = ("draws", "moments", "adapted", "sharded", "fit")
 
 
 def run(kind: str, folder: str | None) -> Any:
@@ -36,7 +41,8 @@ def run(kind: str, folder: str | None) -> Any:
         return tc.sample(key, prepared.kernel(), prepared.starts(jax.random.key(2), 16), count, **options)
     data = np.random.default_rng(0).normal(size=20_000).astype(np.float32)
     posterior = tc.Posterior(lambda t: -0.5 * t @ t, lambda t, x: -0.5 * (x - t[0]) ** 2, temperature=100.0)
-    kernel = tc.MetropolisHastings(posterior, tc.Shuffled(data, 50), proposal=tc.RandomWalk(0.2))
+    source = tc.sources.Sharded(data, 4) if kind == "sharded" else tc.Shuffled(data, 50)
+    kernel = tc.MetropolisHastings(posterior, source, proposal=tc.RandomWalk(0.2))
     more = {"moments": {"keep": "moments", "thin": 7}, "adapted": {"adapt": True, "num_warmup": 8_000}}.get(kind, {})
     return tc.sample(key, kernel, np.zeros(2, np.float32), 20_000, **options, **more)
 
@@ -94,9 +100,24 @@ def kill_until_done(kind: str, folder: Path, out: Path, kills: int, seconds: flo
     return times
 
 
+def kill_later(rank: int) -> None:
+    """Have this process killed, if it is to be."""
+    who, seconds = os.environ.get("KILLED", " 0").split(" ")
+    if str(rank) in who:
+        timer = threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
+
+
 if __name__ == "__main__":
+    from tallchain import crew
+
     kind, folder, out = sys.argv[1:]
+    rank = int(os.environ.get(crew.LAUNCHED, "0,0,0").split(",")[2])
+    kill_later(rank)
+    crew.start()
     made = numbers_of(run(kind, None if folder == "-" else folder))
+    out = out.replace("RANK", str(rank))
     temporary = Path(out).with_suffix(".part.npz")
     np.savez(temporary, **made)
     os.replace(temporary, out)

@@ -97,7 +97,12 @@ def fill(
                 recorder.seconds += seconds if is_on else seconds + time.perf_counter() - began
             if checkpoint:
                 checkpoint.write(recorder, is_last=not is_on)
-            report(recorder)
+            try:
+                report(recorder)
+            except KeyboardInterrupt:
+                if not (is_on and run.is_shared):
+                    raise
+                interrupt.set()  # other processes wait for the chunk that is running
     except KeyboardInterrupt:
         interrupt.set()
 

@@ -14,7 +14,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -40,18 +41,35 @@ class Crew:
 
     def gather(self, what: str, data: bytes) -> list[bytes]:
         """Return what every process has given, in their order; all must call it, for the same purpose."""
+        heads = self._heads(what, data)
+        longest = max(size for size, _ in heads)
+        if longest <= _SHORT:
+            return [short for _, short in heads]
+        with self._connected(what):
+            return _collected(data, [size for size, _ in heads])
+
+    def _heads(self, what: str, data: bytes) -> list[tuple[int, bytes]]:
+        """Return how many bytes every process has given, and the first of them."""
         step, self._step = self._step, self._step + 1
         head = json.dumps({"what": what, "size": len(data)}).encode() + b"\n"
         self._client.key_value_set_bytes(_name(step, self.rank), head + data[:_SHORT])
         heads = [self._of(rank, step, what) for rank in range(self.size)]
         if step > 1:  # all have come here, and so have read what was before the last time
             self._client.key_value_delete(_name(step - 2, self.rank))
-        longest = max(size for size, _ in heads)
-        return [short for _, short in heads] if longest <= _SHORT else _collected(data, [size for size, _ in heads])
+        return heads
 
     def gather_arrays(self, what: str, arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
         """As `gather`, of arrays."""
         return [_arrays_of(data) for data in self.gather(what, _bytes_of(arrays))]
+
+    def from_first(self, what: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return what the first process has given; all must call it, for the same purpose."""
+        data = _bytes_of(arrays) if self.rank == 0 else b""
+        size, short = self._heads(what, data)[0]
+        if size <= _SHORT:
+            return _arrays_of(short)
+        with self._connected(what):
+            return _arrays_of(_spread(data, size))
 
     def _of(self, rank: int, step: int, what: str) -> tuple[int, bytes]:
         """Wait for a process; return how many bytes it has, and the first of them."""
@@ -82,6 +100,18 @@ class Crew:
                     "slower than the others."
                 )
 
+    @contextmanager
+    def _connected(self, what: str) -> Generator[None]:
+        """Say that another process has gone, where a collective has failed."""
+        try:
+            yield
+        except Exception as error:
+            self._check_others()
+            raise CrewError(
+                f"process {self.rank} was at '{what}', and the connection broke: another process is gone "
+                f"({str(error).splitlines()[0]})."
+            ) from error
+
     def _check_others(self) -> None:
         """Raise what another process has failed of."""
         try:
@@ -104,13 +134,25 @@ def _name(step: int, rank: int) -> str:
 
 
 def _collected(data: bytes, sizes: list[int]) -> list[bytes]:
-    """Return what every process has, by one collective; lengths are powers of two, so that there are few programs."""
+    """Return what every process has, by one collective."""
     from jax.experimental import multihost_utils
 
-    held = np.zeros(1 << (max(sizes) - 1).bit_length(), np.uint8)
-    held[: len(data)] = np.frombuffer(data, np.uint8)
-    every = multihost_utils.process_allgather(held)
+    every = multihost_utils.process_allgather(_padded(data, max(sizes)))
     return [every[rank, :size].tobytes() for rank, size in enumerate(sizes)]
+
+
+def _spread(data: bytes, size: int) -> bytes:
+    """Return what the first process has, by one collective."""
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.broadcast_one_to_all(_padded(data, size))[:size].tobytes()
+
+
+def _padded(data: bytes, size: int) -> np.ndarray:
+    """Return bytes with room for so many; lengths are powers of two, so that there are few programs."""
+    held = np.zeros(1 << (size - 1).bit_length(), np.uint8)
+    held[: len(data)] = np.frombuffer(data, np.uint8)
+    return held
 
 
 def _bytes_of(arrays: Sequence[np.ndarray]) -> bytes:
@@ -179,6 +221,12 @@ def _crew() -> Crew:
     from jax._src import distributed  # what JAX's own multihost utilities and Orbax use
 
     return Crew(distributed.global_state.client, jax.process_index(), jax.process_count())
+
+
+def any_of(what: str, value: bool) -> bool:
+    """Whether it is true on some process; all must call it, for the same purpose."""
+    found = current()
+    return value if found is None else b"1" in found.gather(what, b"1" if value else b"0")
 
 
 def is_first() -> bool:

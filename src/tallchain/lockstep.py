@@ -62,8 +62,11 @@ def start(kernel: Machine, schedule: Schedule, words: Array, position: PyTree, d
     return Lane(draw, position, at(schedule, kernel, draw).open(noise, position), jnp.zeros((), bool))
 
 
-def waiting(kernel: Machine, shapes: Lane, positions: PyTree, draw: int) -> Lane:
-    """Return chains that wait for their first trial; until then an empty one is looked at, and its verdict dropped."""
+def waiting(kernel: Machine, shapes: Lane, positions: PyTree, draw: Any) -> Lane:
+    """Return chains that wait for their first trial: of this draw, or of one for each of them.
+
+    Until then an empty trial is looked at, and its verdict dropped.
+    """
 
     def empty(leaf: jax.ShapeDtypeStruct) -> Any:
         if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):

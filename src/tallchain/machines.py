@@ -110,11 +110,15 @@ def lanes_of(leaves: list[np.ndarray], like: list[Lane]) -> list[Lane]:
     """Return groups of chains that carry what `numbers_of` has copied; refuse other shapes than those of `like`."""
     ends = np.cumsum([len(lanes.draw) for lanes in like])
     shapes, structure = jax.tree.flatten(like[0])
-    wanted = [(_numbers(leaf).dtype, (ends[-1], *_numbers(leaf).shape[1:])) for leaf in shapes]
-    if wanted != [(leaf.dtype, leaf.shape) for leaf in leaves]:
-        raise ValueError("the chains of the checkpoint carry other numbers than those of this kernel.")
+    check_shapes(leaves, [(_numbers(leaf).dtype, (ends[-1], *_numbers(leaf).shape[1:])) for leaf in shapes])
     parts = zip(*(np.split(leaf, ends[:-1]) for leaf in leaves), strict=True)
     return [jax.device_put(jax.tree.unflatten(structure, map(_with_numbers, part, shapes))) for part in parts]
+
+
+def check_shapes(leaves: list[np.ndarray], wanted: list[tuple[Any, tuple[int, ...]]]) -> None:
+    """Refuse numbers of other types or shapes."""
+    if wanted != [(leaf.dtype, leaf.shape) for leaf in leaves]:
+        raise ValueError("the chains of the checkpoint carry other numbers than those of this kernel.")
 
 
 def _numbers(leaf: Any) -> Any:

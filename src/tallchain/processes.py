@@ -8,6 +8,7 @@ from typing import Any
 
 from jax import random as jr
 
+from tallchain.abilities import DividedSource
 from tallchain.checkpoints.identity import described, differences, versions
 from tallchain.crew import CrewError, current
 from tallchain.rounds import Rounds
@@ -32,7 +33,13 @@ def divided_by(rounds: Rounds | None) -> Callable[[Any, int], list[Any]]:
     return divided
 
 
-def check_alike(kernel: Any, initial: PyTree, key: Array, called: tuple[Any, ...], checkpoint: Any) -> None:
+def num_places(kernel: Any) -> int:
+    """Return how many kernels `divided_by` makes: as many as parts that chains are in, or as processes."""
+    crew, source = current(), kernel.source
+    return max(source.num_slots if isinstance(source, DividedSource) else 1, 1 if crew is None else crew.size)
+
+
+def check_alike(kernel: Any, initial: PyTree, key: Array, called: tuple[Any, ...]) -> None:
     """Refuse a run that is not the same on all processes, and name the difference."""
     crew = current()
     if crew is None:
@@ -42,8 +49,6 @@ def check_alike(kernel: Any, initial: PyTree, key: Array, called: tuple[Any, ...
         raise ValueError(
             f"`sample(num_chains=...)` must be a multiple of {crew.size}, the number of processes; got {num_chains}."
         )
-    if checkpoint is not None:
-        raise ValueError("`sample(checkpoint=...)` does not work with several processes yet; leave it out.")
     mine = described("called", called) | described("key", jr.key_data(key)) | described("initial", initial) | versions()
     mine |= {name: of for name, of in described("kernel", kernel).items() if not name.startswith(_OF_A_PART)}
     for rank, said in enumerate(crew.gather("a run", json.dumps(mine).encode())):

@@ -13,11 +13,11 @@ import numpy as np
 from jax import random as jr
 
 from tallchain import runner
-from tallchain.abilities import DividedSource
 from tallchain.checkpoints import CheckpointError, Folder, RunCheckpoint, described, opened, versions
-from tallchain.checkpoints.container import read
 from tallchain.checkpoints.folder import MANIFEST
+from tallchain.crew import current
 from tallchain.keys import make_key, words_of
+from tallchain.processes import num_places
 from tallchain.schedule import Kernel, Schedule
 from tallchain.types import Array, PyTree
 from tallchain.validation import brief
@@ -59,13 +59,18 @@ def checkpoint_of(
     identity |= {"recentre": getattr(recentre, "__qualname__", type(recentre).__qualname__)}
     identity |= described("kernel", kernel) | described("schedule", schedule) | described("initial", positions)
     facts = {"called": called._asdict(), "key": words, "structure": _structure_of(initial)}
-    slots = kernel.source.num_slots if isinstance(kernel.source, DividedSource) else 1
-    facts["groups"] = slots if slots > 1 else runner.num_groups(called.num_chains)
+    places = num_places(kernel)
+    facts["groups"] = runner.num_groups_of(called.num_chains, places, current())
     arrays = {f"start/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(positions))}
     with (
         Folder(f"sample(checkpoint={str(place)!r})", place) as folder,
         opened(folder, identity | versions(), facts, arrays) as found,
     ):
+        if found.num_groups % places:
+            raise CheckpointError(
+                f"`{folder.call}`: the run was begun with {found.num_groups} groups of chains, which {places} "
+                "processes cannot divide equally. Go on with as many processes as at its beginning."
+            )
         yield found
 
 
@@ -81,10 +86,7 @@ class Begun(NamedTuple):
 def begun(place: Place) -> Begun:
     """Read how a run was called."""
     call = f"resume({str(place)!r})"
-    path = Path(place) / MANIFEST
-    if not os.path.exists(path):
-        raise CheckpointError(f"`{call}`: {place} holds no checkpoint: there is no {path.name} in it.")
-    facts, arrays = read(path)
+    facts, arrays = Folder(call, place).manifest()
     if "called" not in facts:
         raise CheckpointError(f"`{call}`: {place} is the checkpoint of a fit. Make the same call of `fit` to go on.")
     try:
@@ -93,7 +95,7 @@ def begun(place: Place) -> Begun:
         initial = None if facts["structure"] is None else _with_leaves(facts["structure"], iter(leaves))
         words = np.array(facts["key"], np.uint32)
     except (KeyError, TypeError, ValueError, StopIteration) as error:
-        raise CheckpointError(f"`{call}`: {path} is no manifest of a run: {error!r}.") from error
+        raise CheckpointError(f"`{call}`: {Path(place) / MANIFEST} is no manifest of a run: {error!r}.") from error
     return Begun(jr.wrap_key_data(jax.device_put(words), impl=jr.key_impl(make_key(0))), initial, called)
 
 

@@ -22,7 +22,7 @@ from tallchain.cores import divisor, num_cores
 from tallchain.crew import Crew, current
 from tallchain.functions import calls_lapack
 from tallchain.lockstep import LONG, SHORT, Drawn, shapes_of, waiting
-from tallchain.machines import Lane, Machine, carried, check_trials, lanes_of, numbers_of, shown
+from tallchain.machines import Lane, Machine, carried, check_shapes, check_trials, lanes_of, numbers_of, shown
 from tallchain.packing import Chunk, named_faults, num_bytes, num_words
 from tallchain.schedule import Schedule
 from tallchain.threefry import wrap
@@ -93,7 +93,7 @@ class Runner:
         self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
         self.slots = 0  # of a chunk, for each chain: by the device memory that one slot of all chains takes
         self._draw_ahead, self._run = SHORT if is_short else LONG
-        self._num_groups = groups or self._find_groups(len(keys))
+        self._num_groups = groups or num_groups_of(len(keys), len(self._places), self._crew)
         self._words = _split(np.asarray(jr.key_data(keys)), self._num_groups)
         self._lanes: list[Lane | None] = []
         """Those of the groups; None for one that another process runs."""
@@ -118,14 +118,10 @@ class Runner:
         kernels = self._divided(self._kernel, draw)
         return [None if each is None else _Place(each, self._schedule) for each in kernels]
 
-    def _find_groups(self, num_chains: int) -> int:
-        """One for each core, or for each place."""
-        if self._crew is None:
-            return num_groups(num_chains) if len(self._places) == 1 else len(self._places)
-        here = sum(place is not None for place in self._places)
-        cores = num_groups(num_chains // len(self._places)) if here == 1 else 1
-        said = self._crew.gather("the number of cores", str(cores).encode())
-        return len(self._places) * min(map(int, said))
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes run some of the chains."""
+        return self._crew is not None
 
     def _here(self) -> list[tuple[int, _Place]]:
         """Return the groups that this process runs, and where."""
@@ -144,17 +140,22 @@ class Runner:
         for group, place in self._here():
             if place.device not in self._programs:
                 self._programs[place.device] = self._compile(place, self._words[group], parts[group], draw)
-        self._others = {group: (np.full(len(self._words[group]), draw), part) for group, part in enumerate(parts)}
+        return self._wait(parts, [np.full(len(words), draw, np.int32) for words in self._words])
+
+    def _wait(self, parts: list[PyTree], draws: list[np.ndarray]) -> Self:
+        """Have all chains wait for their trials: groups of them that carry this, at these draws."""
+        self._others = dict(enumerate(zip(draws, parts, strict=True)))
         self._lanes = [None] * self._num_groups
         for group, place in self._here():
-            self._lanes[group] = self._waiting(place, self._others.pop(group)[1], draw)
+            draw, part = self._others.pop(group)
+            self._lanes[group] = self._waiting(place, part, draw)
         return self
 
     @property
     def _any(self) -> _Place:
         return self._here()[0][1]
 
-    def _waiting(self, place: _Place, positions: PyTree, draw: int) -> Lane:
+    def _waiting(self, place: _Place, positions: PyTree, draw: np.ndarray) -> Lane:
         return place.put(waiting(place.kernel, self._programs[place.device].lanes, positions, draw))
 
     def restarted(self, kernel: Machine, draw: int) -> Self:
@@ -310,15 +311,25 @@ class Runner:
         return shapes_of(*place.shared, self._words[0], carried(place.kernel, positions), np.int32(0))[1]
 
     def lanes(self) -> list[np.ndarray]:
-        """Copy what the chains carry, the trials that are open included: numbers by chain."""
-        return numbers_of(self._held)
+        """Copy the draws of the chains, what they carry, and the trials that are open if all are here: by chain."""
+        return numbers_of(self._held) if self._crew is None else self._known()
+
+    def _known(self) -> list[np.ndarray]:
+        """Copy what every process knows of all chains."""
+        return [np.array(of) for of in (self.draw, *jax.tree.leaves(self._carried))]
 
     def resumed(self, leaves: list[np.ndarray]) -> Self:
-        """Go on with what `lanes` returned."""
-        found = lanes_of(leaves, self._held)
-        for (group, place), lanes in zip(self._here(), found, strict=True):
-            self._lanes[group] = place.put(lanes)
-        return self
+        """Go on with what `lanes` returned; trials that are not among it are opened again, with the same noise."""
+        known = self._known()
+        if self._crew is None and len(leaves) > len(known):
+            found = lanes_of(leaves, self._held)
+            for (group, place), lanes in zip(self._here(), found, strict=True):
+                self._lanes[group] = place.put(lanes)
+            return self
+        draw, *held = leaves[: len(known)]
+        check_shapes([draw, *held], [(leaf.dtype, leaf.shape) for leaf in known])
+        parts = _split(jax.tree.unflatten(jax.tree.structure(self._carried), held), self._num_groups)
+        return self._wait(parts, np.split(draw, self._num_groups))
 
 
 def _split(tree: PyTree, count: int) -> list[PyTree]:
@@ -343,3 +354,11 @@ def execute(compiled: Any, *arguments: Any, **ends: Any) -> tuple[Lane, Array]:
 def num_groups(num_chains: int) -> int:
     """Number of equal groups to divide the chains into: one per core of a CPU if that divides evenly."""
     return divisor(num_chains, min(num_cores(), num_chains // _LEAST_GROUP)) if jax.default_backend() == "cpu" else 1
+
+
+def num_groups_of(num_chains: int, num_places: int, crew: Crew | None) -> int:
+    """As `num_groups`, of all processes: one for each place, or for each core there if a process has no other."""
+    if crew is None:
+        return num_groups(num_chains) if num_places == 1 else num_places
+    cores = num_groups(num_chains // num_places) if num_places == crew.size else 1
+    return num_places * min(map(int, crew.gather("the number of cores", str(cores).encode())))

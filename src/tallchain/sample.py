@@ -101,7 +101,7 @@ def sample(
         chunk_size: draws per chain between two visits to the host; None chooses by memory.
         checkpoint: a folder in which to keep the draws, and how far every chain is. The same call goes on from there,
             however the process before ended, and makes the same draws; another call is refused. The draws are then in
-            a file and not in memory.
+            a file and not in memory. Of several processes only the first one reads and writes there.
     """
     if isinstance(kernel, Kernel):  # others are refused below
         initial = in_coordinates("sample(initial=...)", kernel, initial)
@@ -207,7 +207,8 @@ def drawn(
         wide = needs_float64(kernel.source.population.scale, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = notes_of(kernel.source), is_one(positions)
-    check_alike(kernel, initial, key, (num_samples, num_chains, num_warmup, keep, thin, adapt), checkpoint)
+    has_checkpoint = checkpoint is not None
+    check_alike(kernel, initial, key, (num_samples, num_chains, num_warmup, keep, thin, adapt, has_checkpoint))
     called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
     with (
         checkpoint_of(checkpoint, kernel, positions, initial, key, called, schedule, recentre) as saved,

@@ -102,6 +102,7 @@ def test_whatever_is_recorded(tmp_path: Path, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(found.moments.covariance, expected.moments.covariance, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Chains? .* left out")
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -108,7 +108,8 @@ class Recorder:
         return bool(self._finished.max() > 0)
 
     def compile(self, run: Runner) -> None:
-        """Compile what the device has to do with the chunks of a run."""
+        """Make the store, and compile what the device has to do with the chunks of a run."""
+        self._prepare(run.like)
         if self._gatherer or self._is_on_device:
             chunk, none = run.empty(), np.zeros_like(self.draw)
             self._begin(chunk, none, none)

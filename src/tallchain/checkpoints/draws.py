@@ -12,9 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tallchain.checking.recorder import Store
 from tallchain.checkpoints.container import CheckpointError, open_plain
+from tallchain.checkpoints.sharing import Contents, on_first
+from tallchain.crew import is_first
 
 _IN_MEMORY = 2**24  # bytes: smaller files are read as a whole, larger ones where they are needed
+_SENT = 2**24  # bytes to tell other processes at a time, about
 
 
 class DrawsFile:
@@ -89,3 +93,39 @@ class DrawsFile:
     def close(self) -> None:
         """Close the file; arrays stay valid."""
         os.close(self._file)
+
+
+class SharedDraws:
+    """Draws that each of several processes has: the first one in a file, the others in memory.
+
+    Args:
+        own: holds those of this process.
+    """
+
+    def __init__(self, own: Store) -> None:
+        self._own = own
+
+    @property
+    def array(self) -> np.ndarray:
+        """All of them."""
+        return self._own.array
+
+    def write(self, chain: int, at: int, words: np.ndarray) -> None:
+        """Take over draws of a chain."""
+        self._own.write(chain, at, words)
+
+    def check(self, counts: np.ndarray) -> None:
+        """Refuse a file that does not hold this many draws of each chain; tell the others what it holds."""
+
+        def checked() -> Contents:
+            self._own.check(counts)
+            return {}, {}
+
+        on_first(checked)
+        array, longest = self._own.array, int(counts.max())
+        step = max(_SENT // max(array[0, :longest].nbytes, 1), 1)
+        for first in range(0, len(array), step):
+            some = array[first : first + step, :longest]
+            _, said = on_first(lambda some=some: ({}, {"words": some}))
+            if not is_first():
+                some[...] = said["words"]

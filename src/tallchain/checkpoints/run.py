@@ -3,6 +3,9 @@
 A state is written after every chunk, unless that would take more than a fiftieth of the time: then after some of them.
 A process that is killed then loses nothing that it has finished. Once a second, and at the end, the state is flushed to
 the disk as well, for a machine that is switched off.
+
+Of several processes each has all draws, and knows where all chains are; the first one writes. It does not know the
+trials that chains of others have open: these are opened again, with the same random numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from tallchain.checking.recorder import Recorder
+from tallchain.checking.recorder import InMemory, Recorder, Store
 from tallchain.checkpoints import container
 from tallchain.checkpoints.container import CheckpointError
-from tallchain.checkpoints.draws import DrawsFile
-from tallchain.checkpoints.folder import DRAWS, STATE, Folder
+from tallchain.checkpoints.draws import DrawsFile, SharedDraws
+from tallchain.checkpoints.folder import DRAWS, STATE, Folder, token_of
 from tallchain.checkpoints.identity import Description
+from tallchain.checkpoints.sharing import Contents, on_first
+from tallchain.crew import current, is_first
 from tallchain.runner import Runner
 from tallchain.types import PyTree
 
@@ -31,26 +36,33 @@ _FLUSHED = 1.0  # seconds
 class RunCheckpoint:
     """A run in a folder that is locked; `opened` makes it."""
 
-    def __init__(self, folder: Folder, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    def __init__(self, folder: Folder, token: str, num_groups: int, state: Contents) -> None:
         self.folder = folder
-        self.facts, self.arrays = facts, arrays
+        self.num_groups = num_groups
+        """Groups of chains, as the process that began the run had them."""
+        self.facts, self.arrays = state
         """What was read of an earlier process; empty if there was none."""
         self._warmup: Any = None
-        self._token = folder.token
+        self._token = token
         self._draws: DrawsFile | None = None
         self._lanes: list[np.ndarray] = []
         self._next, self._next_flush = 0.0, time.perf_counter() + _FLUSHED
 
-    def store(self, shape: tuple[int, int, int]) -> DrawsFile:
-        """Return where draws of this shape go; those that are there are checked."""
+    def store(self, shape: tuple[int, int, int]) -> Store:
+        """Return where draws of this shape go; all processes must call it."""
+        on_first(lambda: self._open(shape))
+        own = InMemory(shape) if self._draws is None else self._draws
+        return own if current() is None else SharedDraws(own)
+
+    def _open(self, shape: tuple[int, int, int]) -> Contents:
         path = self.folder.path / DRAWS
         if not self.facts:
             self._check_room(4 * int(np.prod(shape, dtype=np.int64)))
         elif not path.exists():
             raise CheckpointError(f"`{self.folder.call}`: {path} is gone, and the state needs it.")
         with self.folder.writing():
-            self._draws = DrawsFile(path, shape, self.arrays.get("sums"), self.folder.writing)
-        return self._draws
+            self._draws = DrawsFile(path, shape, self.arrays.get("sums"), self._writing)
+        return {}, {}
 
     def _check_room(self, size: int) -> None:
         free = shutil.disk_usage(self.folder.path).free
@@ -59,11 +71,6 @@ class RunCheckpoint:
                 f"`{self.folder.call}`: the draws of this run take {size / 1e9:.2g} GB, and {self.folder.path} has "
                 f"{free / 1e9:.2g} GB of room. Give `thin=...` or `keep='moments'`, or another folder."
             )
-
-    @property
-    def num_groups(self) -> int:
-        """Groups of chains, as the process that began the run had them."""
-        return int(self.folder.manifest()[0]["groups"])
 
     def resumed(
         self,
@@ -100,7 +107,8 @@ class RunCheckpoint:
 
     def copy(self, run: Runner, *, is_last: bool) -> None:
         """Copy what the chains carry, before the next chunk takes it over, if it is time to write it."""
-        self._lanes = run.lanes() if is_last or time.perf_counter() >= self._next else []
+        is_time = is_first() and (is_last or time.perf_counter() >= self._next)
+        self._lanes = run.lanes() if is_time else []
 
     def write(self, recorder: Recorder, *, is_last: bool) -> None:
         """Write the state that was copied, if one was; the draws are in their file."""
@@ -112,7 +120,7 @@ class RunCheckpoint:
         arrays |= others | {f"lanes/{k}": leaf for k, leaf in enumerate(self._lanes)}
         facts |= more | {"token": self._token, "num_lanes": len(self._lanes)}
         is_flushed = is_last or begun > self._next_flush
-        with self.folder.writing():
+        with self._writing():
             if self._draws is not None:
                 arrays["sums"] = self._draws.sums
                 if is_flushed:
@@ -125,6 +133,17 @@ class RunCheckpoint:
         else:
             self._next = later
 
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        """Say what could not be written, to the other processes too, which wait for the next chunk."""
+        try:
+            with self.folder.writing():
+                yield
+        except CheckpointError as error:
+            if (crew := current()) is not None:
+                crew.fail(error)
+            raise
+
     def close(self) -> None:
         """Let go of the files."""
         if self._draws is not None:
@@ -136,11 +155,10 @@ def opened(
     folder: Folder, identity: Description, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> Generator[RunCheckpoint]:
     """Yield the checkpoint of a run, in a folder that is locked; refuse one of another run."""
-    was_begun, path = folder.begin(identity, facts, arrays), folder.path / STATE
-    read = container.read(path) if was_begun and path.exists() else ({}, {})
-    found = RunCheckpoint(folder, *read)
-    if found.facts and found.facts.get("token") != found._token:
-        raise CheckpointError(f"`{folder.call}`: {path} belongs to another run than the manifest next to it.")
+    was_begun = folder.begin(identity, facts, arrays)
+    manifest, _ = folder.manifest()
+    token = token_of(manifest)
+    found = RunCheckpoint(folder, token, int(manifest["groups"]), folder.state(token) if was_begun else ({}, {}))
     try:
         yield found
     finally:

@@ -30,6 +30,7 @@ from tallchain.checking.faults import SamplingError
 from tallchain.checking.joining import last_positions, without_first
 from tallchain.checking.trace import Trace
 from tallchain.checks import are_possible
+from tallchain.crew import any_of
 from tallchain.ending import failed_check, has_scan, scanned
 from tallchain.functions import QUICKLY, program
 from tallchain.interrupts import catch_interrupt
@@ -158,7 +159,8 @@ def run(
                 had = 0 if trace is None else trace.num_draws
                 trace = _more(fold_in(key, number), kernel, starts, count, warmup, trace, options)
             made += trace.num_draws - had  # whole tours of a divided source, which may be more than asked for
-            if interrupt.is_set() or (trace.is_interrupted and not watch.is_over):
+            watch.look()
+            if any_of("an interrupt", interrupt.is_set()) or (trace.is_interrupted and not watch.is_over):
                 is_cut = bool(scan) and has_scan(kernel)
                 return Ran(dataclasses.replace(trace, is_interrupted=True), False, "the run was interrupted", is_cut)
             trace, growth = _judged(dataclasses.replace(trace, is_interrupted=False), limits.num_draws)
@@ -177,11 +179,12 @@ class _Watch:
 
     def __init__(self, end: float, *, progress: bool) -> None:
         self._end, self._progress = end, progress
+        self.is_over = False
+        """Whether there was no time left after the last round; the same on all processes."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no time left."""
-        return time.perf_counter() > self._end
+    def look(self) -> None:
+        """Look at the clock."""
+        self.is_over = any_of("the end of a round", time.perf_counter() > self._end)
 
     @contextmanager
     def round(self, had: int, least: int) -> Generator[Callable[[int, int], None]]:
@@ -196,7 +199,7 @@ class _Watch:
                     bars.close()
                     show = bars.enter_context(shown(self._progress, "sampling", had + total, is_step=True))
                 show(had + done, f"{had + done:,} draws")
-                if self.is_over and had + done > least:
+                if time.perf_counter() > self._end and had + done > least:
                     raise KeyboardInterrupt
 
             yield report
