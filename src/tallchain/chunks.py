@@ -11,12 +11,13 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from tallchain.crew import current
 from tallchain.packing import Chunk
 from tallchain.progress import shown
 from tallchain.runner import FEWEST_TURNS, Runner
 
 _CHUNK_SECONDS = 1.0  # between two looks at the progress bar and at Ctrl-C
-_CHUNK_SLOTS = 256
+_CHUNK_SLOTS, _SHARED_SLOTS = 256, 1024  # the latter where processes tell each other the draws of every chunk
 _MOST_TURNS = 2**20  # of a chunk
 _CHUNK_BYTES = {"cpu": 2**24}  # about what its caches hold
 _CHUNK_BYTES_ELSEWHERE = 2**30
@@ -110,10 +111,11 @@ def fill(
 def slots_within(num_draws: int, bytes_per_slot: int) -> int:
     """Draws per chain between two visits to the host, such that they fit into memory.
 
-    A power of 4 up to 256, so that runs of different lengths share a program, and short ones draw little in vain.
+    A power of 4, so that runs of different lengths share a program, and short ones draw little in vain.
     """
     budget = _CHUNK_BYTES.get(jax.default_backend(), _CHUNK_BYTES_ELSEWHERE)
-    enough = next((slots for slots in (1, 4, 16, 64) if slots >= num_draws), _CHUNK_SLOTS)
+    most = _CHUNK_SLOTS if current() is None else _SHARED_SLOTS
+    enough = next((slots for slots in (1, 4, 16, 64, 256) if slots >= num_draws), most)
     return max(1, min(enough, budget // max(bytes_per_slot, 1)))
 
 

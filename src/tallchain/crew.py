@@ -9,7 +9,6 @@ long follows by one of its collectives, once all have come.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -41,31 +40,36 @@ class Crew:
 
     def gather(self, what: str, data: bytes) -> list[bytes]:
         """Return what every process has given, in their order; all must call it, for the same purpose."""
-        heads = self._heads(what, data)
+        return [bytes(of) for of in self._gathered(what, np.frombuffer(data, np.uint8))]
+
+    def _gathered(self, what: str, data: np.ndarray) -> list[Any]:
+        """As `gather`, of bytes in arrays."""
+        heads = self._heads(what, data[:_SHORT].tobytes(), len(data))
         longest = max(size for size, _ in heads)
         if longest <= _SHORT:
             return [short for _, short in heads]
         with self._connected(what):
             return _collected(data, [size for size, _ in heads])
 
-    def _heads(self, what: str, data: bytes) -> list[tuple[int, bytes]]:
+    def _heads(self, what: str, short: bytes, size: int) -> list[tuple[int, bytes]]:
         """Return how many bytes every process has given, and the first of them."""
         step, self._step = self._step, self._step + 1
-        head = json.dumps({"what": what, "size": len(data)}).encode() + b"\n"
-        self._client.key_value_set_bytes(_name(step, self.rank), head + data[:_SHORT])
+        head = json.dumps({"what": what, "size": size}).encode() + b"\n"
+        self._client.key_value_set_bytes(_name(step, self.rank), head + short)
         heads = [self._of(rank, step, what) for rank in range(self.size)]
         if step > 1:  # all have come here, and so have read what was before the last time
             self._client.key_value_delete(_name(step - 2, self.rank))
         return heads
 
     def gather_arrays(self, what: str, arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-        """As `gather`, of arrays."""
-        return [_arrays_of(data) for data in self.gather(what, _bytes_of(arrays))]
+        """As `gather`, of arrays; what this process has given comes back as it is."""
+        every = self._gathered(what, _bytes_of(arrays))
+        return [list(arrays) if rank == self.rank else _arrays_of(data) for rank, data in enumerate(every)]
 
     def from_first(self, what: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return what the first process has given; all must call it, for the same purpose."""
-        data = _bytes_of(arrays) if self.rank == 0 else b""
-        size, short = self._heads(what, data)[0]
+        data = _bytes_of(arrays) if self.rank == 0 else np.zeros(0, np.uint8)
+        size, short = self._heads(what, data[:_SHORT].tobytes(), len(data))[0]
         if size <= _SHORT:
             return _arrays_of(short)
         with self._connected(what):
@@ -133,41 +137,50 @@ def _name(step: int, rank: int) -> str:
     return f"tallchain/{step}/{rank}"
 
 
-def _collected(data: bytes, sizes: list[int]) -> list[bytes]:
+def _collected(data: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
     """Return what every process has, by one collective."""
     from jax.experimental import multihost_utils
 
     every = multihost_utils.process_allgather(_padded(data, max(sizes)))
-    return [every[rank, :size].tobytes() for rank, size in enumerate(sizes)]
+    return [every[rank, :size] for rank, size in enumerate(sizes)]
 
 
-def _spread(data: bytes, size: int) -> bytes:
+def _spread(data: np.ndarray, size: int) -> np.ndarray:
     """Return what the first process has, by one collective."""
     from jax.experimental import multihost_utils
 
-    return multihost_utils.broadcast_one_to_all(_padded(data, size))[:size].tobytes()
+    return multihost_utils.broadcast_one_to_all(_padded(data, size))[:size]
 
 
-def _padded(data: bytes, size: int) -> np.ndarray:
-    """Return bytes with room for so many; lengths are powers of two, so that there are few programs."""
-    held = np.zeros(1 << (size - 1).bit_length(), np.uint8)
-    held[: len(data)] = np.frombuffer(data, np.uint8)
+def _padded(data: np.ndarray, size: int) -> np.ndarray:
+    """Return bytes with room for so many; there are eight lengths between two powers of 2, so that programs are few."""
+    step = max(1 << (size - 1).bit_length() >> 4, 1)
+    held = np.empty(-(-size // step) * step, np.uint8)
+    held[: len(data)] = data
     return held
 
 
-def _bytes_of(arrays: Sequence[np.ndarray]) -> bytes:
-    stream = io.BytesIO()
-    stream.write(len(arrays).to_bytes(8, "little"))
-    for each in arrays:
-        np.lib.format.write_array(stream, np.asarray(each), allow_pickle=False)
-    return stream.getvalue()
+def _bytes_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays as bytes: types and shapes as JSON, then the numbers, copied once."""
+    held = [np.asarray(each) for each in arrays]
+    head = json.dumps([[each.dtype.str, each.shape] for each in held]).encode()
+    head = len(head).to_bytes(8, "little") + head
+    found = np.empty(len(head) + sum(each.nbytes for each in held), np.uint8)
+    found[: len(head)] = np.frombuffer(head, np.uint8)
+    at = len(head)
+    for each in held:
+        np.ndarray(each.shape, each.dtype, found, at)[...] = each
+        at += each.nbytes
+    return found
 
 
-def _arrays_of(data: bytes) -> list[np.ndarray]:
-    stream = io.BytesIO(data)
-    return [
-        np.lib.format.read_array(stream, allow_pickle=False) for _ in range(int.from_bytes(stream.read(8), "little"))
-    ]
+def _arrays_of(data: Any) -> list[np.ndarray]:
+    held = np.frombuffer(data, np.uint8)
+    at, found = 8 + int.from_bytes(held[:8].tobytes(), "little"), []
+    for dtype, shape in json.loads(held[8:at].tobytes()):
+        found.append(np.ndarray(shape, dtype, held, at).copy())
+        at += found[-1].nbytes
+    return found
 
 
 # ---- beginning ---------------------------------------------------------------------------------

@@ -240,7 +240,8 @@ class Runner:
                 draw, record, *leaves = arrays[at * size : (at + 1) * size]
                 structure = jax.tree.structure(self._others[group][1])
                 self._others[group] = draw, jax.tree.unflatten(structure, leaves)
-                records[group] = np.pad(record, ((0, 0), (0, self.slots - record.shape[1]), (0, 0)))
+                records[group] = np.zeros((len(record), self.slots, record.shape[2]), record.dtype)
+                records[group][:, : record.shape[1]] = record
 
     def empty(self) -> Chunk:
         """Return a chunk without draws."""
@@ -266,7 +267,7 @@ class Runner:
         with ThreadPoolExecutor(2) as threads:
             noise = jax.eval_shape(lambda words: randomness.draw(wrap(words[0])), words)
             bytes_of_one = sum(map(num_bytes, jax.tree.leaves((noise, like))))
-            self.slots = self._find_slots(bytes_of_one * len(words) * self._num_groups)
+            self.slots = self._find_slots(bytes_of_one * len(words) * len(self._here()))
             # Numbers of a vector that is not full may be rounded otherwise (jaxlib 0.12).
             count = -(-(self.slots + 1) // _FULL) * _FULL
             drawn = self._draw_ahead.trace(randomness, words, lanes.draw, count=count)
