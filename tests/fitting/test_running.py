@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import signal
-import threading
 import time
 from typing import Any
 
@@ -22,6 +21,7 @@ from tallchain.checking.joining import last_positions, without_first
 from tallchain.fitting import running
 from tallchain.fitting.running import Limits, dispersed, run
 from tallchain.models import Regression, families
+from tallchain.runner import Runner
 
 N = 5_000
 SHORT = Limits(400, 100_000, math.inf)
@@ -82,8 +82,16 @@ def test_draws_that_became_warm_up_count_towards_the_limit(
     assert found.why == "the limit of 8,000 draws was reached"
 
 
-def test_an_interrupt_keeps_the_draws(prepared: tc.Prepared) -> None:
-    threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT)).start()
+def test_an_interrupt_keeps_the_draws(prepared: tc.Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, chunks = Runner.collect, []
+
+    def collect(self: Runner, **options: Any) -> Any:
+        chunks.append(real(self, **options))
+        if len(chunks) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return chunks[-1]
+
+    monkeypatch.setattr(Runner, "collect", collect)
     began = time.perf_counter()
     found = ran(prepared, Limits(10**7, 10**9, math.inf), prepared.kernel(tc.Penalty(), tc.RandomWalk(1e-3)))
     assert time.perf_counter() - began < 60
