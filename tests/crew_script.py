@@ -79,6 +79,16 @@ if WHAT == "draws":
     for name, sample in (("chains", drawn), ("goes on", drawn if jax.process_count() == 1 else resumed)):
         trace = sample(alone)
         found |= {name: trace.position, f"{name}: rows": trace.rows_read}
+    trace = drawn(alone, keep="moments", num_warmup=50)
+    moments = trace.moments
+    found |= {
+        "kept": trace.position,
+        "kept: rows": trace.rows_read,
+        "about: batches": moments.means,
+        "made": moments.count,
+    }
+    found |= {"totals": np.array([*map(int, vars(trace.decisions).values()), *map(int, vars(trace.warmup).values())])}
+    found |= {"about: covariance": moments.covariance, "about: median": moments.quantile(0.5).value}
 elif WHAT == "refused":
     folder = in_folder("run")
     trace = drawn(tc.Shuffled(numbers(), 50), checkpoint=folder)

@@ -31,7 +31,12 @@ class Keeper(Protocol):
 
     @property
     def total(self) -> Any:
-        """Totals over all decisions: num_decisions, num_accepted, num_rows."""
+        """Totals over decisions: num_decisions, num_accepted, num_rows."""
+        ...
+
+    @property
+    def num_made(self) -> int:
+        """Draws so far."""
         ...
 
     def compile(self, run: Runner) -> None:
@@ -126,11 +131,11 @@ def progress_bar(wanted: bool | Callable[[int, int], None], total: int) -> Gener
     If a function f is given in place of a bar, call it as f(draws so far, all draws).
     """
     if callable(wanted):
-        yield lambda recorder: wanted(recorder.total.num_decisions, total)
+        yield lambda recorder: wanted(recorder.num_made, total)
         return
     with shown(wanted, "sampling", total) as show:
         show(0, "compiling the sampler first")
-        yield lambda recorder: show(recorder.total.num_decisions, _words(recorder))
+        yield lambda recorder: show(recorder.num_made, _words(recorder))
 
 
 def _words(recorder: Keeper) -> str:
@@ -138,7 +143,7 @@ def _words(recorder: Keeper) -> str:
     if not (total.num_decisions and recorder.seconds):
         return ""
     return (
-        f"{total.num_decisions / recorder.seconds:,.0f} draws/s, "
+        f"{recorder.num_made / recorder.seconds:,.0f} draws/s, "
         f"acceptance {total.num_accepted / total.num_decisions:.2f}, "
         f"{total.rows_read / total.num_decisions:,.0f} rows a decision"
     )

@@ -71,12 +71,13 @@ class Span(NamedTuple):
 
     @classmethod
     def by_record(cls, chunk: Chunk, before: np.ndarray, after: np.ndarray, num_warmup: int) -> Iterator[Group]:
-        """Yield for every record of a chunk which chains it has, and their draws."""
+        """Yield for every record of a chunk that has slots which chains it has, and their draws."""
         firsts = np.cumsum([0, *map(len, chunk.records)]).tolist()
         for record, chains in zip(chunk.records, map(slice, firsts[:-1], firsts[1:]), strict=True):
             # As int32, whatever JAX's settings are.
             numbers = (np.asarray(of, np.int32) for of in (before[chains], after[chains], num_warmup))
-            yield Group(record, chains, cls(*numbers))
+            if record.shape[1]:
+                yield Group(record, chains, cls(*numbers))
 
     def numbers(self, slots: int) -> tuple[Array, Array]:
         """Return by chain and slot the number of the draw, from 0 after the warm-up, and whether it was made."""

@@ -97,7 +97,8 @@ class Chunk(NamedTuple):
     """The draws of a chunk."""
 
     records: list[Any]
-    """Packed, by chain, slot and word: those of some chains, then those of the next."""
+    """Packed, by chain, slot and word: those of some chains, then those of the next. There are no slots of chains that
+    another process keeps."""
     like: Any
     """Shapes of a recorded draw."""
     unwanted: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from jax import random as jr
 
 from tallchain.abilities import DividedSource
 from tallchain.checkpoints.identity import described, differences, versions
-from tallchain.crew import CrewError, current
+from tallchain.crew import Crew, CrewError, current
 from tallchain.rounds import Rounds
 from tallchain.types import Array, PyTree
 
@@ -31,6 +31,15 @@ def divided_by(rounds: Rounds | None) -> Callable[[Any, int], list[Any]]:
         return [found[0] if rank == crew.rank else None for rank in range(crew.size)]
 
     return divided
+
+
+def apart_for(rounds: Rounds | None, *, keep: str, adapt: bool, has_checkpoint: bool) -> Crew | None:
+    """Return the processes if each keeps the draws of its own chains until the end of the run, and digests them.
+
+    That is for moments, of which little is left at the end. Chains that travel between the parts of rows are with one
+    process after another; a checkpoint, and an adaptation, need the draws of all as they come.
+    """
+    return current() if keep == "moments" and rounds is None and not adapt and not has_checkpoint else None
 
 
 def num_places(kernel: Any) -> int:

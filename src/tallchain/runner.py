@@ -73,6 +73,7 @@ class Runner:
         slots: draws of a chain in a chunk; or a function of the bytes that one of all chains takes.
         groups: how many, in all; None for what suits the machine.
         is_short: whether compiling takes longer than running.
+        is_apart: whether every process keeps the draws of its own chains.
         divided: makes the kernels of a draw, which differ in their rows; the chains are divided among them equally.
     """
 
@@ -85,11 +86,13 @@ class Runner:
         groups: Any = None,
         *,
         is_short: bool = False,
+        is_apart: bool = False,
         divided: Callable[[Any, int], list[Any]] = lambda kernel, draw: [kernel],
     ) -> None:
         self._kernel, self._schedule, self._divided = kernel, schedule, divided
         self._places = self._placed(0)
         self._crew = current() if None in self._places else None  # where others run some of the chains
+        self._is_apart = is_apart
         self._find_slots = (lambda _: int(slots)) if isinstance(slots, int | np.integer) else slots
         self.slots = 0  # of a chunk, for each chain: by the device memory that one slot of all chains takes
         self._draw_ahead, self._run = SHORT if is_short else LONG
@@ -230,7 +233,7 @@ class Runner:
             assert lanes is not None
             draw = np.asarray(lanes.draw)
             used = int((draw - self._before[firsts[group] : firsts[group + 1]]).max())
-            record = np.asarray(records[group])[:, :used]
+            record = np.asarray(records[group])[:, : 0 if self._is_apart else used]
             said += [draw, record, *map(np.asarray, jax.tree.leaves(lanes.position))]
         for rank, (head, *arrays) in enumerate(crew.gather_arrays("a chunk of draws", said)):
             self.is_interrupted |= bool(head[0])
@@ -240,13 +243,16 @@ class Runner:
                 draw, record, *leaves = arrays[at * size : (at + 1) * size]
                 structure = jax.tree.structure(self._others[group][1])
                 self._others[group] = draw, jax.tree.unflatten(structure, leaves)
-                records[group] = np.zeros((len(record), self.slots, record.shape[2]), record.dtype)
+                slots = 0 if self._is_apart else self.slots
+                records[group] = np.zeros((len(record), slots, record.shape[2]), record.dtype)
                 records[group][:, : record.shape[1]] = record
 
     def empty(self) -> Chunk:
         """Return a chunk without draws."""
-        size = self.slots, num_words(self.like)
-        return Chunk([jnp.zeros((len(words), *size), jnp.uint32) for words in self._words], self.like)
+        here = {group for group, _ in self._here()}
+        slots = [0 if self._is_apart and group not in here else self.slots for group in range(self._num_groups)]
+        shapes = [(len(words), of, num_words(self.like)) for words, of in zip(self._words, slots, strict=True)]
+        return Chunk([jnp.zeros(shape, jnp.uint32) for shape in shapes], self.like)
 
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
         """Run a chunk; return how many draws each chain has now, and those of the chunk, by chain and slot."""

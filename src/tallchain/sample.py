@@ -23,7 +23,7 @@ from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, keys_of, single_key, words_of
 from tallchain.names import labels_of
 from tallchain.parts import replace
-from tallchain.processes import check_alike, divided_by
+from tallchain.processes import apart_for, check_alike, divided_by
 from tallchain.residuals import digits, needs_float64
 from tallchain.resuming import Called, Place, begun, checkpoint_of
 from tallchain.rounds import Rounds
@@ -209,6 +209,7 @@ def drawn(
     notes, is_one_start = notes_of(kernel.source), is_one(positions)
     has_checkpoint = checkpoint is not None
     check_alike(kernel, initial, key, (num_samples, num_chains, num_warmup, keep, thin, adapt, has_checkpoint))
+    apart = apart_for(rounds, keep=keep, adapt=bool(adapt), has_checkpoint=has_checkpoint)
     called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
     with (
         checkpoint_of(checkpoint, kernel, positions, initial, key, called, schedule, recentre) as saved,
@@ -226,6 +227,7 @@ def drawn(
             coordinates=coordinates_of(kernel.posterior),
             store=saved.store if saved else InMemory,
             keep_warmup=bool(keep_warmup),
+            apart=apart,
         )
         kernel = warmup.started(kernel)
         first = schedule.at(kernel, 0)
@@ -238,6 +240,7 @@ def drawn(
             groups=saved.num_groups if saved else None,
             divided=divided_by(rounds),
             is_short=num_chains * num_draws * kernel.width <= _SHORT,
+            is_apart=apart is not None,
         )
         facts = {"names": names, "is_one_start": is_one_start, "key": words_of(key)}
         end = End(recorder, warmup, schedule, kernel, began, notes, {"like": initial, **facts}, rounds)
@@ -253,6 +256,7 @@ def drawn(
                     if not interrupt.is_set():
                         end.kernel, run = end.changed(stop, run, runner)
                 fill(recorder, run, num_draws, interrupt, report, saved)
+                recorder.put_together()
         return end.finish(scan, fold_in(key, num_chains), interrupt, progress=progress)
 
 

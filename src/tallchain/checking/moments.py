@@ -28,8 +28,10 @@ import numpy as np
 import scipy
 
 from tallchain import digest
+from tallchain.checking.bins import Bins, Products
 from tallchain.checking.convergence import MOST_R_HAT, Parameter
 from tallchain.coordinates import Coordinates
+from tallchain.crew import Crew
 from tallchain.digest import power_of_two
 from tallchain.packing import Chunk
 
@@ -38,7 +40,6 @@ _FEWEST, _MOST = 10, 64  # of one chain
 _LEAST = 4  # batches for an autocorrelation time
 _REFINEMENTS = 3  # of an autocorrelation time
 _COVARIED = 1024  # coordinates at most
-_BINS, _COUNTS = 1024, 2**22  # of a coordinate; of all coordinates, about
 
 
 class Quantiles(NamedTuple):
@@ -215,18 +216,25 @@ class Gatherer:
     """Gathers moments as chunks of draws arrive."""
 
     def __init__(
-        self, num_chains: int, num_samples: int, num_warmup: int, coordinates: Coordinates | None = None
+        self,
+        num_chains: int,
+        num_samples: int,
+        num_warmup: int,
+        coordinates: Coordinates | None = None,
+        apart: Crew | None = None,
     ) -> None:
         self._num_batches = min(max(power_of_two(-(-_BATCHES // num_chains)), _FEWEST), _MOST)
         self._size = -(-num_samples // self._num_batches)
         self._num_warmup = num_warmup
         self._coordinates = coordinates
+        self._apart = apart
+        """Processes that gather those of their own chains each, until all are put together."""
         self._made = np.zeros(num_chains, np.int64)
         """Draws of each chain, after the warm-up."""
         self._batches: dict[int, digest.Batches] = {}
         """By the first chain of a record."""
         self._grid: Bins | None = None
-        self._products: _Products | None = None
+        self._products: Products | None = None
 
     def compile(self, chunk: Chunk) -> None:
         """Compile the programs that `add` needs for chunks of these shapes."""
@@ -240,18 +248,16 @@ class Gatherer:
 
     def add(self, chunk: Chunk, before: np.ndarray, after: np.ndarray) -> Callable[[], None]:
         """Begin to summarise a chunk; the function returned takes the results."""
+        if after.max() <= self._num_warmup:
+            return lambda: None
         groups = [
             group
             for group in digest.Span.by_record(chunk, before, after, self._num_warmup)
             if group.span.after.max() > self._num_warmup
         ]
-        if not groups:
-            return lambda: None
         shapes = self._shapes(chunk)
         extents = [digest.extent(group.record, group.span, shapes=shapes) for group in groups]
-        least, most = (np.array(of) for of in zip(*extents, strict=True))
-        grid = self._grid = self._grid or Bins(least.min(0), most.max(0))
-        grid.widen(least.min(0), most.max(0))
+        grid = self._grid = self._laid(extents, shapes)
         added = [self._added(group, chunk, grid) for group in groups]
 
         def take() -> None:
@@ -261,11 +267,55 @@ class Gatherer:
                 self._batches[group.chains.start] = batches
                 made = np.maximum(group.span.after - self._num_warmup, 0)
                 if spread.products is not None:
-                    self._products = self._products or _Products(*np.shape(spread.mean))
+                    self._products = self._products or Products(*np.shape(spread.mean))
                     self._products.add(int((made - self._made[group.chains]).sum()), spread, grid.width)
                 self._made[group.chains] = made
 
         return take
+
+    def _laid(self, extents: list[Any], shapes: digest.Shapes) -> Bins:
+        """Return bins that hold the draws of a chunk. Processes lay theirs over the first draws of all."""
+        most = np.full(shapes.num_coordinates, np.finfo(shapes.dtype).max, shapes.dtype)
+        held = [(np.asarray(low), np.asarray(high)) for low, high in extents] or [(most, -most)]
+        least, most = (np.array(of) for of in zip(*held, strict=True))
+        found = self._grid
+        if found is None:
+            every = [[least, most]]
+            if self._apart is not None:
+                every = self._apart.gather_arrays("the first draws", [least, most])
+            low, high = (np.concatenate(parts) for parts in zip(*every, strict=True))
+            found = Bins(low.min(0), high.max(0))
+        found.widen(least.min(0), most.max(0))
+        return found
+
+    def put_together(self) -> None:
+        """Take what the other processes have gathered of their chains."""
+        if self._apart is None:
+            return
+        for rank, arrays in enumerate(self._apart.gather_arrays("moments", self._leaves())):
+            if rank == self._apart.rank:
+                continue
+            made, width, counts, count, mean, sums, *leaves = arrays
+            assert self._grid is not None
+            self._made = np.maximum(self._made, made)
+            self._grid.join(width, counts)
+            if len(sums):
+                self._products = self._products or Products(len(mean))
+                self._products.join(int(count), mean, sums)
+            for at in range(0, len(leaves), 1 + len(digest.Batches._fields)):
+                first, *batches = leaves[at : at + 1 + len(digest.Batches._fields)]
+                self._batches[int(first)] = digest.Batches(*map(jax.device_put, batches))
+        self._apart = None
+
+    def _leaves(self) -> list[np.ndarray]:
+        """What the other processes are told."""
+        assert self._grid is not None
+        of = self._products
+        products = [np.zeros(0)] * 3 if of is None else [np.int64(of.count), of.mean, of.sums]
+        found = [self._made, self._grid.width, self._grid.counts, *products]
+        for first, batches in self._batches.items():
+            found += [np.int64(first), *map(np.asarray, batches)]
+        return list(map(np.asarray, found))
 
     def _shapes(self, chunk: Chunk) -> digest.Shapes:
         return digest.Shapes.of(chunk.like, self._coordinates)
@@ -302,7 +352,7 @@ class Gatherer:
             self._grid = object.__new__(Bins)
             vars(self._grid).update({name: state[f"grid/{name}"] for name in ("middle", "width", "counts")})
         if "products/sums" in state:
-            self._products = _Products(len(state["products/mean"]))
+            self._products = Products(len(state["products/mean"]))
             self._products.count = int(state["products/count"])
             self._products.mean, self._products.sums = state["products/mean"], state["products/sums"]
         for first in {name.split("/")[1] for name in state if name.startswith("batches/")}:
@@ -328,43 +378,3 @@ class Gatherer:
             self._grid.width,
             self._grid.counts,
         )
-
-
-class _Products:
-    """Sums of products of deviations from the mean."""
-
-    def __init__(self, size: int) -> None:
-        self.count, self.mean, self.sums = 0, np.zeros(size), np.zeros((size, size))
-
-    def add(self, count: int, spread: digest.Spread, unit: np.ndarray) -> None:
-        """Add those of other draws (Chan, Golub and LeVeque 1979)."""
-        origin, mean, products, unit = (np.asarray(of, np.float64) for of in (*spread[:3], unit))
-        apart, share = origin + mean * unit - self.mean, count / max(self.count + count, 1)
-        self.sums += products * np.outer(unit, unit) + self.count * share * np.outer(apart, apart)
-        self.mean += share * apart
-        self.count += count
-
-
-class Bins:
-    """Bins of equal width about the middle of the first draws, by coordinate, and the draws in each."""
-
-    def __init__(self, least: np.ndarray, most: np.ndarray) -> None:
-        bins, dtype = max(min(_BINS, power_of_two(_COUNTS // len(least) + 1) // 2), 64), least.dtype
-        # In float64: differences may overflow. A coordinate without a finite draw has its least above its greatest.
-        low, high = (np.where(least > most, 0, of).astype(np.float64) for of in (least, most))
-        self.middle = (low / 2 + high / 2).astype(dtype)
-        finest = np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(dtype))
-        width = np.maximum((high - low) / (bins // 4), np.maximum(finest, np.finfo(dtype).tiny))
-        self.width = width.astype(dtype)
-        self.counts = np.zeros((len(least), bins), np.int64)
-
-    def widen(self, least: np.ndarray, most: np.ndarray) -> None:
-        """Double the width of the bins, more than once if need be, until they hold these numbers."""
-        bins = self.counts.shape[1]
-        middle, width = (of.astype(np.float64) for of in (self.middle, self.width))
-        reach = np.maximum(most - middle, middle - least)
-        doublings = np.ceil(np.log2(np.maximum(reach / (width * (bins // 2)), 1))).astype(int)
-        for i in np.flatnonzero(doublings):
-            place = ((np.arange(bins) - bins // 2) >> min(doublings[i], 62)) + bins // 2
-            self.counts[i] = np.bincount(place, self.counts[i], bins)
-        self.width = np.ldexp(self.width, doublings)

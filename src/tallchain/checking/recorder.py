@@ -13,6 +13,7 @@ from tallchain.checking.moments import Gatherer, Moments
 from tallchain.checking.trace import Tally, Trace
 from tallchain.coordinates import Coordinates
 from tallchain.cores import in_order, num_cores
+from tallchain.crew import Crew
 from tallchain.digest import Shapes, Span, power_of_two, sums, thinned
 from tallchain.lockstep import Drawn
 from tallchain.mixing import Watch
@@ -72,6 +73,7 @@ class Recorder:
         store: Callable[[tuple[int, int, int]], Store] = InMemory,
         keep_warmup: bool = False,
         coordinates: Coordinates | None = None,
+        apart: Crew | None = None,
     ) -> None:
         self.num_rows = num_rows
         self.num_warmup = num_warmup
@@ -89,7 +91,13 @@ class Recorder:
         """The number of the first draw to keep."""
         self._shape = (num_chains, -(-(self.num_draws - self._first) // thin))
         self._coordinates = coordinates
-        self._gatherer = Gatherer(num_chains, num_samples, num_warmup, coordinates) if with_moments else None
+        self._apart = apart
+        """Processes that keep the draws of their own chains each, until all are put together."""
+        self._is_here = np.ones(num_chains, bool)
+        """Whether the draws of a chain are here."""
+        self._gatherer = None
+        if with_moments:
+            self._gatherer = Gatherer(num_chains, num_samples, num_warmup, coordinates, apart)
         self._watch = watch
         self._make_store = store
         self._store: Store | None = None
@@ -101,6 +109,11 @@ class Recorder:
     def num_finished(self) -> int:
         """Draws that every chain has finished, warm-up included."""
         return int(self.draw.min())
+
+    @property
+    def num_made(self) -> int:
+        """Draws of all chains, warm-up included."""
+        return int(self.draw.sum())
 
     @property
     def has_draws(self) -> bool:
@@ -122,6 +135,8 @@ class Recorder:
         What the device has to do for it is begun; the function returned does the rest.
         """
         before, after = self.draw, draw.astype(np.int64)
+        if self._apart is not None:
+            self._is_here = np.concatenate([np.full(len(record), bool(record.shape[1])) for record in chunk.records])
         keepers = [keeper for keeper in (self._gatherer, self._watch) if keeper]
         others = [keeper.add(chunk, before, after) for keeper in keepers]
         divided, added = self._begin(chunk, before, after)
@@ -160,9 +175,9 @@ class Recorder:
         added = [sums(group.record, group.span, shapes=shapes) for group in groups]
         if self.thin == 1:
             return chunk.divided(int((after - before).max())), added
-        kept = power_of_two(-(-chunk.records[0].shape[1] // self.thin))
-        records = [thinned(group.record, group.span, np.int32(self.thin), kept=kept) for group in groups]
-        return chunk._replace(records=records), added
+        kept = power_of_two(-(-max(record.shape[1] for record in chunk.records) // self.thin))
+        some = iter([thinned(group.record, group.span, np.int32(self.thin), kept=kept) for group in groups])
+        return chunk._replace(records=[next(some) if of.shape[1] else of for of in chunk.records]), added
 
     def _copy(self, chains: slice, draw: np.ndarray, words: np.ndarray) -> None:
         """Keep the draws of some chains."""
@@ -188,8 +203,8 @@ class Recorder:
         """As `_tally`, of all chains, from what the device has added up."""
         parts = np.concatenate([np.asarray(each) for each in added]).sum(0, dtype=np.int64)  # (phase, field, byte)
         warmup, rest = (parts << 8 * np.arange(4)).sum(-1).tolist()
-        num_warmup = int(self._skipped(before, after).sum())
-        return Tally(num_warmup, *warmup), Tally(int((after - before).sum()) - num_warmup, *rest)
+        num_warmup = int(self._skipped(before, after)[self._is_here].sum())
+        return Tally(num_warmup, *warmup), Tally(int((after - before)[self._is_here].sum()) - num_warmup, *rest)
 
     def _skipped(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Draws of the warm-up, among those between."""
@@ -199,6 +214,23 @@ class Recorder:
         """Make the store, once it is known what a draw is."""
         if self._store is None:
             self._store, self._like = self._make_store((*self._shape, num_words(like))), like
+
+    def put_together(self) -> None:
+        """Take the draws that the other processes have kept; all must call it."""
+        if self._apart is None or self._store is None:
+            return
+        tallies = np.array([dataclasses.astuple(each) for each in (self.total, self.warmup)], np.int64)
+        kept = self._kept_until(self.draw)
+        said = [np.flatnonzero(self._is_here), self._store.array[self._is_here, : kept.max()], tallies]
+        for rank, (chains, words, of) in enumerate(self._apart.gather_arrays("the draws that are kept", said)):
+            if rank != self._apart.rank:
+                for chain, held in zip(chains.tolist(), words, strict=True):
+                    self._store.write(chain, 0, held)
+                self.total += Tally(*of[0].tolist())
+                self.warmup += Tally(*of[1].tolist())
+        if self._gatherer and self.draw.max() > self.num_warmup:
+            self._gatherer.put_together()
+        self._is_here[:], self._apart, self._drawn = True, None, None
 
     # ---- what a checkpoint has of it -------------------------------------------------------------
 
@@ -281,7 +313,9 @@ class Recorder:
         return {"position": self._coordinates.of_draws(position), "sampled": position} | verdict
 
     def _moments(self) -> Moments | None:
-        """None if they are not wanted, or if the device has failed, since the draws matter more."""
+        """None if they are not wanted, or if the device or a process has failed, since the draws matter more."""
+        if self._apart is not None:
+            return None
         try:
             return self._gatherer.moments() if self._gatherer else None
         except RuntimeError:
@@ -290,7 +324,7 @@ class Recorder:
     @property
     def _finished(self) -> np.ndarray:
         """Draws to keep that each chain has finished."""
-        return -(-np.maximum(self.draw - self.num_warmup, 0) // self.thin)
+        return np.where(self._is_here, -(-np.maximum(self.draw - self.num_warmup, 0) // self.thin), 0)
 
     def _kept_until(self, draw: np.ndarray) -> np.ndarray:
         """Draws to keep among the first."""
