@@ -14,6 +14,7 @@ half-chains: the ESS of all chains falls where they differ, and would hide the d
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class Convergence(NamedTuple):
 
 def convergence_of(draws: list[np.ndarray]) -> Convergence:
     """Return what tells whether draws, arrays (chain, draw, ...), are enough."""
-    found = [_diagnostics(leaf.reshape(*leaf.shape[:2], -1)) for leaf in draws]
+    found = [_diagnostics(block) for leaf in draws for block in _blocks(leaf)]
     return Convergence(
         np.concatenate([np.minimum(of.ess_bulk, of.ess_tail) for of in found]),
         np.concatenate([of.r_hat for of in found]),
@@ -69,12 +70,10 @@ def convergence_of(draws: list[np.ndarray]) -> Convergence:
 
 
 def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
-    """Summarise draws (chain, draw, ...), a block of coordinates at a time: a float64 copy of all would not fit."""
-    flat = draws.reshape(*draws.shape[:2], -1)
-    width = max(1, _BLOCK // max(flat.shape[0] * flat.shape[1], 1))
+    """Summarise draws (chain, draw, ...)."""
     found: list[Parameter] = []
-    for first in range(0, flat.shape[2], width):
-        block = flat[:, :, first : first + width].astype(np.float64)
+    for some in _blocks(draws):
+        block = some.astype(np.float64)
         quantiles = np.quantile(block, [0.05, 0.5, 0.95], axis=(0, 1))
         statistics = np.stack([block.mean((0, 1)), block.std((0, 1)), *quantiles, *_diagnostics(block)], 1)
         for i, values in enumerate(statistics.tolist()):
@@ -82,6 +81,13 @@ def parameters_of(labels: list[str], draws: np.ndarray) -> list[Parameter]:
             chance = chance_of_r_hat(block[:, :, i]) if is_high else 1.0
             found.append(Parameter(labels[len(found)], *values, chance))
     return found
+
+
+def _blocks(draws: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield some coordinates of draws (chain, draw, ...) at a time: copies of all in float64 would not fit."""
+    flat = draws.reshape(*draws.shape[:2], -1)
+    width = max(1, _BLOCK // max(flat.shape[0] * flat.shape[1], 1))
+    yield from (flat[:, :, first : first + width] for first in range(0, max(flat.shape[2], 1), width))
 
 
 def _diagnostics(block: np.ndarray) -> Diagnostics:
