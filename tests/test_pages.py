@@ -25,15 +25,10 @@ def test_short_examples_work(page: str) -> None:
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("page", ["gradient-proposals.md", "long-runs.md", "scale.md"])
-def test_recipes_work(page: str) -> None:
-    found = doctest.testfile(str(DOCS / page), module_relative=False)
-    assert found.attempted > 5
-    assert found.failed == 0
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["own-model.md", "from-numpyro.md"])
+@pytest.mark.parametrize(
+    "page", ["gradient-proposals.md", "long-runs.md", "own-model.md", "from-numpyro.md", "scale.md"]
+)
 def test_long_examples_work(page: str) -> None:
     if page == "from-numpyro.md":
         pytest.importorskip("numpyro")
