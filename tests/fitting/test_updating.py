@@ -28,6 +28,10 @@ def rows_of(count: int, seed: int, truth: np.ndarray = TRUTH) -> np.ndarray:
     return (truth + np.random.default_rng([SEED, seed]).normal(size=(count, 2))).astype(np.float32)
 
 
+def empty_of(fit: tc.Fit) -> int:
+    return growth.num_empty(fit.prepared.posterior, fit.prepared.source)
+
+
 def log_likelihood(mean: Any, row: Any) -> Any:
 
     return -0.5 * jnp.sum((row - mean) ** 2)
@@ -58,9 +62,9 @@ def test_updates_give_the_posterior_of_all_rows(means: tc.Fit) -> None:
         assert fit.facts.num_rows == fit.trace.num_rows == sum(map(len, rows))
         assert not fit.facts.is_grave
     assert fit.num_updates == 2
-    assert growth.num_empty(fit.prepared.source) == round(0.2 * N) - 2 * MORE
+    assert empty_of(fit) == round(0.2 * N) - 2 * MORE
     assert means.facts.num_rows == N  # the fit before stays as it is
-    assert growth.num_empty(means.prepared.source) == round(0.2 * N)
+    assert empty_of(means) == round(0.2 * N)
     far = np.concatenate([rows_of(N, 0), np.full((MORE, 2), 1.0)])
     assert np.abs(z_scores(fit, far)).max() > 4.5  # the test tells them apart
 
@@ -85,7 +89,7 @@ def test_without_room_all_rows_are_prepared_again(means: tc.Fit) -> None:
     more = rows_of(N // 4, 3)
     fit = means.update(more, room=0.1, progress=False)
     assert np.abs(z_scores(fit, np.concatenate([rows_of(N, 0), more]))).max() < 4.5
-    assert growth.num_empty(fit.prepared.source) == N // 8
+    assert empty_of(fit) == N // 8
 
 
 def test_the_score_test_keeps_its_level_and_finds_a_shift() -> None:
@@ -125,7 +129,7 @@ def test_sums_and_rows_are_those_of_all_rows(mixed: tc.Fit) -> None:
     fit = mixed.update(new, progress=False)
     surrogate, source = fit.prepared.surrogate, fit.prepared.source
     assert isinstance(surrogate, Predictors)
-    held = growth.rows_of(source)
+    held = growth.rows_of(fit.prepared.posterior, source)
     assert len(held["x"]) == N + MORE
     age = np.concatenate([frame_of(N, 0).age, new.age])
     scaled = (age - frame_of(N, 0).age.mean()) / frame_of(N, 0).age.std(ddof=0)  # by what was learned before

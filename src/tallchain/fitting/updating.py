@@ -152,8 +152,9 @@ def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool)
     seed = int(np.asarray(jax.random.key_data(key)).ravel()[-1])
     draws, predictive = _flat_draws(fit.trace), _predictive(fit, rows, fold_in(key, 1))
     found: Grown | None = None
-    if rows.num_rows <= num_empty(prepared.source) and _distance(prepared, draws) <= _FAR:
-        found = grown(prepared, kernel, with_weights(rows.rows, prepared.source.data), seed)
+    if rows.num_rows <= num_empty(prepared.posterior, prepared.source) and _distance(prepared, draws) <= _FAR:
+        new = with_weights(prepared.posterior, rows.rows, prepared.source.data)
+        found = grown(prepared, kernel, new, seed)
     p_value = None
     if found is not None and found.terms is not None:
         p_value = score_p_value(found.terms, _flat(prepared.reference.position), draws)
