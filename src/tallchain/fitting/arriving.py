@@ -46,7 +46,10 @@ def arrived(fit: Held, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
         held = {name: held[name] for name in held if name != "weight"}
     _check_alike(held, rows)
     rows = jax.tree.map(_converted, rows, held)
-    return Arrived(rows if model is None else _checked(model, rows, num_rows), num_rows)
+    if model is not None:
+        known = fit.model.data["y"] if fit.model is not None else np.asarray(held["y"])
+        rows = _checked(model, rows, known)
+    return Arrived(rows, num_rows)
 
 
 def _takes_weights(fit: Held, held: dict[str, Any], rows: dict[str, Any]) -> bool:
@@ -99,10 +102,10 @@ def _shapes(tree: PyTree) -> str:
     return ", ".join(said)
 
 
-def _checked(model: RegressionLogLikelihood, rows: dict[str, np.ndarray], num_rows: int) -> dict[str, np.ndarray]:
-    """Check the rows of a regression that was made of arrays."""
+def _checked(model: RegressionLogLikelihood, rows: dict[str, np.ndarray], known: np.ndarray) -> dict[str, np.ndarray]:
+    """Check the rows of a regression that was made of arrays; outcomes before them are known."""
     call = CALL.removesuffix("(new_rows)")
-    rows = rows | {"y": model.family.outcomes(call, rows["y"])}
+    rows = rows | {"y": model.family.more_outcomes(call, rows["y"], known)}
     for name in ("x", "slopes"):
         if name in rows and not np.all(np.isfinite(rows[name])):
             raise ValueError(f"`{CALL}` must hold finite numbers; got others in {name!r}.")
@@ -110,7 +113,7 @@ def _checked(model: RegressionLogLikelihood, rows: dict[str, np.ndarray], num_ro
         raise ValueError(f"`{CALL}` must have 1 in the first column of `x`, for the intercept, as the rows of the fit.")
     for name, check in (("offset", row_offset), ("weight", row_weights)):
         if name in rows:
-            rows[name] = check(call, rows[name], num_rows)
+            rows[name] = check(call, rows[name], len(rows["x"]))
     for term in model.layout.terms:
         codes = rows["groups"][:, term.factor]
         if codes.min() < 0 or codes.max() >= term.num_levels:

@@ -17,6 +17,7 @@ from tallchain.checking.predictive import FALSE_ALARM, PredictiveCheck
 from tallchain.report import Advice
 from tallchain.surrogates.passes import Terms
 
+FEWEST = 300  # rows for the score test: of fewer, such as ten with a rare outcome, s is not normal enough
 _LEAST = 1e-8  # of an eigenvalue of V, over the largest: below, rows say nothing of that direction
 
 
@@ -25,7 +26,7 @@ class Drift(NamedTuple):
 
     num_rows: int
     p_value: float | None
-    """Of the score test; None if there is no mode to expand at."""
+    """Of the score test; None if there is no mode to expand at, or too few rows."""
     predictive: PredictiveCheck | None
     """Of the new rows alone; None for functions of your own."""
 

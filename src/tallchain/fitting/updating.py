@@ -21,7 +21,7 @@ from tallchain.checking.replicas import LEAST_DRAWS, predictive_check
 from tallchain.checking.trace import Trace
 from tallchain.fitting.advising import advice_of
 from tallchain.fitting.arriving import CALL, Arrived, arrived, with_weights
-from tallchain.fitting.drifting import Drift, score_p_value
+from tallchain.fitting.drifting import FEWEST, Drift, score_p_value
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.held import Held
 from tallchain.fitting.roomy import SCORED, of_present, prepared_with_room, sample_of
@@ -156,7 +156,7 @@ def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool)
         new = with_weights(prepared.posterior, rows.rows, prepared.source.data)
         found = grown(prepared, kernel, new, seed)
     p_value = None
-    if found is not None and found.terms is not None:
+    if found is not None and found.terms is not None and rows.num_rows >= FEWEST:
         p_value = score_p_value(found.terms, _flat(prepared.reference.position), draws)
     drift = Drift(rows.num_rows, p_value, predictive)
     if found is not None and found.distance <= _FAR:
@@ -234,4 +234,5 @@ def _asked(fit: Held, rows: Arrived, limits: Limits, reading: float) -> Asked:
         dropped=missing,
         words=facts.coding,
         reading_seconds=reading,
+        rows_taken=rows.num_rows,
     )
