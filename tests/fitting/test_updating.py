@@ -17,6 +17,8 @@ from conftest import SEED
 from tallchain import growth
 from tallchain.fitting.arriving import arrived
 from tallchain.fitting.drifting import score_p_value
+from tallchain.fitting.fit import _Given
+from tallchain.fitting.gathering import Asked
 from tallchain.models import Regression, families
 from tallchain.surrogates import Predictors
 from tallchain.surrogates.passes import Terms
@@ -65,6 +67,7 @@ def test_updates_give_the_posterior_of_all_rows(means: tc.Fit) -> None:
         assert fit.facts.num_rows == fit.trace.num_rows == sum(map(len, rows))
         assert not fit.facts.is_grave
     assert fit.num_updates == 2
+    assert fit.facts.call == f"{means.facts.call}.update(...), 2 updates in all"
     assert empty_of(fit) == round(0.2 * N) - 2 * MORE
     assert means.facts.num_rows == N  # the fit before stays as it is
     assert empty_of(means) == round(0.2 * N)
@@ -242,6 +245,12 @@ def test_rows_of_a_regression_are_checked(
             arrived(fit, rows, "refuse")
 
 
+def test_rows_of_a_model_with_rows_are_counted() -> None:
+    posterior = tc.Posterior(lambda b: 0.0 * b, lambda b, row: -((b - row) ** 2))
+    model = SimpleNamespace(posterior=posterior, data=np.zeros(7), start=np.zeros(()))
+    assert _Given(None, (model, None, None), Asked()).num_rows == 7
+
+
 def test_integers_are_not_wrapped() -> None:
     posterior = tc.Posterior(lambda b: 0.0 * b, lambda b, row: -((b - row) ** 2))
     source = tc.WithReplacement(np.arange(5, dtype=np.int8), 1)
@@ -253,7 +262,7 @@ def test_integers_are_not_wrapped() -> None:
 
 def test_few_rows_are_not_said_to_drift(means: tc.Fit) -> None:
     fit = means.update(rows_of(10, 4, TRUTH + 3), progress=False)
-    assert "10 new rows against the posterior before them: not compared" in fit.facts.findings[-1]
+    assert "10 new rows against the posterior before them: not compared, being fewer than 300" in fit.facts.findings[-1]
     audit = fit.audit(num_decisions=4, num_trials=4, progress=False)  # the kernel has room for more rows than there are
     assert audit.num_rows == fit.facts.num_rows == N + 10
 

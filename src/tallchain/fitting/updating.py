@@ -169,7 +169,7 @@ def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool)
 def _predictive(fit: Held, rows: Arrived, key: Array) -> Any:
     """Compare the new rows of a regression with outcomes drawn for them from the posterior before."""
     trace = fit.trace
-    if fit.model is None or trace.num_chains * trace.num_draws < LEAST_DRAWS:
+    if fit.model is None or rows.num_rows < FEWEST or trace.num_chains * trace.num_draws < LEAST_DRAWS:
         return None
     return predictive_check(with_rows(fit.model, rows.rows), trace, key)
 
@@ -221,6 +221,7 @@ def _of_scores(fit: Held, found: Grown, rows: Arrived) -> tuple[Advice, ...]:
 
 def _asked(fit: Held, rows: Arrived, limits: Limits, reading: float) -> Asked:
     facts = fit.facts
+    call, number = (facts.call or "fit").partition(".update(...)")[0], fit.num_updates + 1
     missing = {name: facts.dropped.get(name, 0) + rows.missing.get(name, 0) for name in facts.dropped | rows.missing}
     return Asked(
         num_draws=limits.num_draws,
@@ -228,7 +229,7 @@ def _asked(fit: Held, rows: Arrived, limits: Limits, reading: float) -> Asked:
         formula=facts.formula,
         outcome=facts.outcome,
         outcome_levels=fit.spec.outcome_levels if fit.spec else (),
-        call=f"{facts.call.partition(').update(')[0] if facts.call else 'fit'}.update(...)",
+        call=f"{call}.update(...)" + (f", {number} updates in all" if number > 1 else ""),
         checksum=rows.checksum,
         num_dropped=facts.num_dropped + rows.num_dropped,
         dropped=missing,
