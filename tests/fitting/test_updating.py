@@ -185,6 +185,7 @@ def test_incomplete_rows_may_be_left_out(mixed: tc.Fit) -> None:
         (np.zeros((5, 3), np.float32), {}, "must be rows like those of the fit, an array: float32"),
         ({"x": np.zeros((5, 2))}, {}, "must be rows like those of the fit"),
         (np.full((5, 2), np.nan), {}, "must have no missing values"),
+        (np.full((5, 2), np.inf), {}, "the log likelihood of a new row, or a derivative, is not finite"),
         (np.zeros((5, 2)), {"room": -1}, "must be a positive share of the rows"),
         (np.zeros((5, 2)), {"drift": "no"}, 'must be "warn" or "refuse"'),
         (np.zeros((5, 2)), {"missing": "drop"}, "goes with a formula"),
