@@ -148,8 +148,8 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
         assert swept.terms is not None
         if not swept.terms.is_finite:
             raise ValueError(
-                "`fit.update(new_rows)`: the log likelihood of a new row, or a derivative, is not finite near the mode of "
-                "the rows before. Look for extreme values in the new rows."
+                "`fit.update(new_rows)`: the log likelihood of a new row, or a derivative, is not finite near the mode "
+                "of the rows before. Look for extreme values in the new rows."
             )
         reference = _with_terms(reference, swept.terms)
         surrogate = _of_reference(prepared, reference)
