@@ -72,7 +72,7 @@ def with_room(posterior: Posterior, rows: PyTree, num_empty: int) -> tuple[Poste
 def weighted(posterior: Posterior, rows: PyTree) -> tuple[Posterior, PyTree]:
     """Give every row a weight, if rows have none."""
     rows = jax.tree.map(np.asarray, rows)
-    if has_weights(rows):
+    if has_weights(posterior, rows):
         return posterior, rows
     ones = np.ones(len(jax.tree.leaves(rows)[0]), np.float32)
     if regression_of(posterior) is not None:
@@ -80,9 +80,12 @@ def weighted(posterior: Posterior, rows: PyTree) -> tuple[Posterior, PyTree]:
     return replace(posterior, log_likelihood=as_function(SlotLogLikelihood(posterior.log_likelihood))), Slot(rows, ones)
 
 
-def has_weights(rows: PyTree) -> bool:
-    """Whether rows have weights that count in the likelihood: only these rows may have places for others."""
-    return isinstance(rows, Slot) or (isinstance(rows, dict) and "weight" in rows)
+def has_weights(posterior: Posterior, rows: PyTree) -> bool:
+    """Whether rows have weights that count in the likelihood: only these rows may have places for others.
+
+    A column "weight" of a posterior of own functions is a number like any other.
+    """
+    return isinstance(rows, Slot) or (regression_of(posterior) is not None and "weight" in rows)
 
 
 def weights_of(rows: PyTree) -> Any:
@@ -90,18 +93,18 @@ def weights_of(rows: PyTree) -> Any:
     return rows.weight if isinstance(rows, Slot) else rows["weight"]
 
 
-def rows_of(source: Stored) -> PyTree:
+def rows_of(posterior: Posterior, source: Stored) -> PyTree:
     """Return the rows of a source, on the host, each once and without the empty ones."""
     rows = jax.tree.map(lambda leaf: np.asarray(leaf)[: source.num_data], source.data)
-    if not has_weights(rows):
+    if not has_weights(posterior, rows):
         return rows
     is_there = np.asarray(weights_of(rows)) > 0
     return rows if is_there.all() else jax.tree.map(lambda leaf: leaf[is_there], rows)
 
 
-def num_empty(source: Source) -> int:
+def num_empty(posterior: Posterior, source: Source) -> int:
     """How many rows may come without a new program."""
-    if not isinstance(source, Stored) or not has_weights(source.data):
+    if not isinstance(source, Stored) or not has_weights(posterior, source.data):
         return 0
     return len(_places(source))
 
@@ -143,6 +146,11 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
     reference, normal, distance = prepared.reference, None, 0.0
     if isinstance(reference, Reference):
         assert swept.terms is not None
+        if not swept.terms.is_finite:
+            raise ValueError(
+                "`fit.update(new_rows)`: the log likelihood of a new row, or a derivative, is not finite near the mode "
+                "of the rows before. Look for extreme values in the new rows."
+            )
         reference = _with_terms(reference, swept.terms)
         surrogate = _of_reference(prepared, reference)
         normal, distance = _moved(reference)

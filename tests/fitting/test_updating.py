@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,7 +15,11 @@ from scipy import stats
 import tallchain as tc
 from conftest import SEED
 from tallchain import growth
+from tallchain.fitting.arriving import arrived
 from tallchain.fitting.drifting import score_p_value
+from tallchain.fitting.fit import _Given
+from tallchain.fitting.gathering import Asked
+from tallchain.models import Regression, families
 from tallchain.surrogates import Predictors
 from tallchain.surrogates.passes import Terms
 
@@ -26,6 +31,10 @@ QUIET: dict[str, Any] = {"progress": False, "num_draws": 2000}
 
 def rows_of(count: int, seed: int, truth: np.ndarray = TRUTH) -> np.ndarray:
     return (truth + np.random.default_rng([SEED, seed]).normal(size=(count, 2))).astype(np.float32)
+
+
+def empty_of(fit: tc.Fit) -> int:
+    return growth.num_empty(fit.prepared.posterior, fit.prepared.source)
 
 
 def log_likelihood(mean: Any, row: Any) -> Any:
@@ -58,9 +67,10 @@ def test_updates_give_the_posterior_of_all_rows(means: tc.Fit) -> None:
         assert fit.facts.num_rows == fit.trace.num_rows == sum(map(len, rows))
         assert not fit.facts.is_grave
     assert fit.num_updates == 2
-    assert growth.num_empty(fit.prepared.source) == round(0.2 * N) - 2 * MORE
+    assert fit.facts.call == f"{means.facts.call}.update(...), 2 updates in all"
+    assert empty_of(fit) == round(0.2 * N) - 2 * MORE
     assert means.facts.num_rows == N  # the fit before stays as it is
-    assert growth.num_empty(means.prepared.source) == round(0.2 * N)
+    assert empty_of(means) == round(0.2 * N)
     far = np.concatenate([rows_of(N, 0), np.full((MORE, 2), 1.0)])
     assert np.abs(z_scores(fit, far)).max() > 4.5  # the test tells them apart
 
@@ -85,7 +95,7 @@ def test_without_room_all_rows_are_prepared_again(means: tc.Fit) -> None:
     more = rows_of(N // 4, 3)
     fit = means.update(more, room=0.1, progress=False)
     assert np.abs(z_scores(fit, np.concatenate([rows_of(N, 0), more]))).max() < 4.5
-    assert growth.num_empty(fit.prepared.source) == N // 8
+    assert empty_of(fit) == N // 8
 
 
 def test_the_score_test_keeps_its_level_and_finds_a_shift() -> None:
@@ -125,7 +135,7 @@ def test_sums_and_rows_are_those_of_all_rows(mixed: tc.Fit) -> None:
     fit = mixed.update(new, progress=False)
     surrogate, source = fit.prepared.surrogate, fit.prepared.source
     assert isinstance(surrogate, Predictors)
-    held = growth.rows_of(source)
+    held = growth.rows_of(fit.prepared.posterior, source)
     assert len(held["x"]) == N + MORE
     age = np.concatenate([frame_of(N, 0).age, new.age])
     scaled = (age - frame_of(N, 0).age.mean()) / frame_of(N, 0).age.std(ddof=0)  # by what was learned before
@@ -175,6 +185,7 @@ def test_incomplete_rows_may_be_left_out(mixed: tc.Fit) -> None:
         (np.zeros((5, 3), np.float32), {}, "must be rows like those of the fit, an array: float32"),
         ({"x": np.zeros((5, 2))}, {}, "must be rows like those of the fit"),
         (np.full((5, 2), np.nan), {}, "must have no missing values"),
+        (np.full((5, 2), np.inf), {}, "the log likelihood of a new row, or a derivative, is not finite"),
         (np.zeros((5, 2)), {"room": -1}, "must be a positive share of the rows"),
         (np.zeros((5, 2)), {"drift": "no"}, 'must be "warn" or "refuse"'),
         (np.zeros((5, 2)), {"missing": "drop"}, "goes with a formula"),
@@ -184,6 +195,77 @@ def test_incomplete_rows_may_be_left_out(mixed: tc.Fit) -> None:
 def test_bad_calls_are_refused(means: tc.Fit, rows: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises((ValueError, TypeError), match=words):
         means.update(rows, progress=False, **options)
+
+
+def test_a_column_weight_of_own_functions_is_a_number_like_any_other() -> None:
+    posterior = tc.Posterior(lambda b: 0.0 * b, lambda b, row: -row["weight"] * (b - row["y"]) ** 2)
+    rows = {"y": np.arange(3, dtype=np.float32), "weight": np.array([0, 1, 2], np.float32)}
+    assert growth.num_empty(posterior, tc.WithReplacement(rows, 1)) == 0
+    made, slots = growth.with_room(posterior, rows, 2)
+    assert isinstance(slots, growth.Slot)
+    np.testing.assert_array_equal(slots.row["weight"], [0, 1, 2, 0, 1])
+    np.testing.assert_array_equal(slots.weight, [1, 1, 1, 0, 0])
+    assert growth.has_weights(made, slots)
+
+
+def regression_fit(**options: Any) -> Any:
+    """As much of a fit of a regression as new rows are compared with."""
+    x, y = np.random.default_rng(SEED).normal(size=(2, 50)).astype(np.float32)
+    model = Regression(families.Gaussian(), y=y, x=x[:, None], **options)
+    source = tc.WithReplacement(model.data | {"weight": model.data.get("weight", np.ones(50, np.float32))}, 1)
+    return SimpleNamespace(spec=None, model=model, prepared=SimpleNamespace(posterior=model.posterior, source=source))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({}, {}, None),  # one row, whose outcome does not differ from itself
+        ({"weight": [2.0]}, {"weights": np.full(50, 2.0)}, None),
+        ({}, {"weights": np.full(50, 2.0)}, "must be rows like those of the fit"),
+        ({"weight": [2.0]}, {}, "must be rows like those of the fit"),
+        ({"x": [[2.0, 0.5]]}, {}, "must have 1 in the first column of `x`"),
+        ({"x": [[1.0, np.inf]]}, {}, "must hold finite numbers; got others in 'x'"),
+        ({"groups": [[2]]}, {"groups": {"g": np.arange(50) % 2}}, "must be numbers from 0 to 1; got 2 to 2"),
+    ],
+)
+@pytest.mark.parametrize("is_by_prepared", [False, True])
+def test_rows_of_a_regression_are_checked(
+    change: dict[str, Any], options: dict[str, Any], words: str | None, is_by_prepared: bool
+) -> None:
+    fit = regression_fit(**options)
+    if is_by_prepared:
+        fit.model = None
+        if "weight" in change and not options:
+            return  # whether these are weights of the user's or of the room's, nothing tells
+    rows = {"x": [[1.0, 0.5]], "y": [0.3]} | change
+    rows = {name: np.asarray(leaf) for name, leaf in rows.items()}
+    if words is None:
+        assert arrived(fit, rows, "refuse").num_rows == 1
+    else:
+        with pytest.raises(ValueError, match=words):
+            arrived(fit, rows, "refuse")
+
+
+def test_rows_of_a_model_with_rows_are_counted() -> None:
+    posterior = tc.Posterior(lambda b: 0.0 * b, lambda b, row: -((b - row) ** 2))
+    model = SimpleNamespace(posterior=posterior, data=np.zeros(7), start=np.zeros(()))
+    assert _Given(None, (model, None, None), Asked()).num_rows == 7
+
+
+def test_integers_are_not_wrapped() -> None:
+    posterior = tc.Posterior(lambda b: 0.0 * b, lambda b, row: -((b - row) ** 2))
+    source = tc.WithReplacement(np.arange(5, dtype=np.int8), 1)
+    fit: Any = SimpleNamespace(spec=None, model=None, prepared=SimpleNamespace(posterior=posterior, source=source))
+    assert arrived(fit, np.array([7]), "refuse").rows.dtype == np.int8
+    with pytest.raises(ValueError, match="must hold numbers as those of the fit, int8; got 300"):
+        arrived(fit, np.array([7, 300]), "refuse")
+
+
+def test_few_rows_are_not_said_to_drift(means: tc.Fit) -> None:
+    fit = means.update(rows_of(10, 4, TRUTH + 3), progress=False)
+    assert "10 new rows against the posterior before them: not compared, being fewer than 300" in fit.facts.findings[-1]
+    audit = fit.audit(num_decisions=4, num_trials=4, progress=False)  # the kernel has room for more rows than there are
+    assert audit.num_rows == fit.facts.num_rows == N + 10
 
 
 def test_a_fit_without_rows_is_refused(means: tc.Fit) -> None:

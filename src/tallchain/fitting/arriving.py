@@ -10,10 +10,10 @@ import numpy as np
 
 from tallchain.fitting.held import Held
 from tallchain.growth import Slot, has_weights
-from tallchain.models import Regression
 from tallchain.models.design import row_offset, row_weights
+from tallchain.models.likelihood import RegressionLogLikelihood, regression_of
 from tallchain.sources.rows import take_data
-from tallchain.types import PyTree
+from tallchain.types import Posterior, PyTree
 from tallchain.validation import brief
 
 CALL = "fit.update(new_rows)"
@@ -41,13 +41,33 @@ def arrived(fit: Held, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
     held = fit.prepared.source.data  # ty: ignore[missing-attribute]
     held = held.row if isinstance(held, Slot) else held
     rows, num_rows = take_data(CALL.removesuffix("(new_rows)"), new)
-    if fit.model is not None and isinstance(held, dict):
-        held = {name: held[name] for name in held if name != "weight" or "weight" in rows}
+    model = regression_of(fit.prepared.posterior)
+    if model is not None and isinstance(rows, dict) and not _takes_weights(fit, held, rows):
+        held = {name: held[name] for name in held if name != "weight"}
     _check_alike(held, rows)
-    rows = jax.tree.map(lambda leaf, of: np.asarray(leaf).astype(of.dtype), rows, held)
-    if fit.model is not None:
-        rows = _checked(fit.model, rows, num_rows)
+    rows = jax.tree.map(_converted, rows, held)
+    if model is not None:
+        known = fit.model.data["y"] if fit.model is not None else np.asarray(held["y"])
+        rows = _checked(model, rows, known)
     return Arrived(rows, num_rows)
+
+
+def _takes_weights(fit: Held, held: dict[str, Any], rows: dict[str, Any]) -> bool:
+    """Whether rows of a regression must say how often they count: those of the fit do, and not only for its room."""
+    if fit.model is not None or "weight" not in held:
+        return fit.model is not None and "weight" in fit.model.data
+    weight = np.asarray(held["weight"])
+    return "weight" in rows or not np.all((weight == 0) | (weight == 1))
+
+
+def _converted(leaf: Any, of: Any) -> np.ndarray:
+    """Return new rows in the type of those of the fit, or refuse numbers that it does not have."""
+    new = np.asarray(leaf)
+    made = new.astype(of.dtype)
+    is_kept = made == new if made.dtype.kind in "iu" else np.isfinite(made) == np.isfinite(new)
+    if not np.all(is_kept):
+        raise ValueError(f"`{CALL}` must hold numbers as those of the fit, {of.dtype}; got {new[~is_kept][0]}.")
+    return made
 
 
 def _of_table(fit: Held, new: Any, missing: Literal["refuse", "drop"]) -> Arrived:
@@ -82,28 +102,31 @@ def _shapes(tree: PyTree) -> str:
     return ", ".join(said)
 
 
-def _checked(model: Regression, rows: dict[str, np.ndarray], num_rows: int) -> dict[str, np.ndarray]:
-    """Check the rows of a regression that was made of arrays."""
+def _checked(model: RegressionLogLikelihood, rows: dict[str, np.ndarray], known: np.ndarray) -> dict[str, np.ndarray]:
+    """Check the rows of a regression that was made of arrays; outcomes before them are known."""
     call = CALL.removesuffix("(new_rows)")
-    rows = rows | {"y": model.family.outcomes(call, rows["y"])}
-    if not np.all(np.isfinite(rows["x"])):
-        raise ValueError(f"`{CALL}` must hold finite features.")
+    rows = rows | {"y": model.family.more_outcomes(call, rows["y"], known)}
+    for name in ("x", "slopes"):
+        if name in rows and not np.all(np.isfinite(rows[name])):
+            raise ValueError(f"`{CALL}` must hold finite numbers; got others in {name!r}.")
+    if model.layout.has_intercept and not np.all(rows["x"][:, 0] == 1):
+        raise ValueError(f"`{CALL}` must have 1 in the first column of `x`, for the intercept, as the rows of the fit.")
     for name, check in (("offset", row_offset), ("weight", row_weights)):
         if name in rows:
-            rows[name] = check(call, rows[name], num_rows)
-    for at, (name, labels) in enumerate(model.levels.items()):
-        codes = rows["groups"][:, at]
-        if codes.min() < 0 or codes.max() >= len(labels):
+            rows[name] = check(call, rows[name], len(rows["x"]))
+    for term in model.layout.terms:
+        codes = rows["groups"][:, term.factor]
+        if codes.min() < 0 or codes.max() >= term.num_levels:
             raise ValueError(
-                f"`{CALL}`: groups of {name!r} must be numbers from 0 to {len(labels) - 1}; got {codes.min()} to "
-                f"{codes.max()}. Fit all rows anew for groups that the fit does not have."
+                f"`{CALL}`: groups of {term.name!r} must be numbers from 0 to {term.num_levels - 1}; got {codes.min()} "
+                f"to {codes.max()}. Fit all rows anew for groups that the fit does not have."
             )
     return rows
 
 
-def with_weights(rows: PyTree, like: PyTree) -> PyTree:
+def with_weights(posterior: Posterior, rows: PyTree, like: PyTree) -> PyTree:
     """Give new rows weights, as the rows of a source that has some."""
-    if has_weights(rows) or not has_weights(like):
+    if has_weights(posterior, rows) or not has_weights(posterior, like):
         return rows
     ones = np.ones(len(jax.tree.leaves(rows)[0]), np.float32)
     return Slot(rows, ones) if isinstance(like, Slot) else rows | {"weight": ones}

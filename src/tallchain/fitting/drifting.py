@@ -17,6 +17,7 @@ from tallchain.checking.predictive import FALSE_ALARM, PredictiveCheck
 from tallchain.report import Advice
 from tallchain.surrogates.passes import Terms
 
+FEWEST = 300  # rows to compare: sums over fewer, such as ten with a rare outcome, are not normal enough for a p-value
 _LEAST = 1e-8  # of an eigenvalue of V, over the largest: below, rows say nothing of that direction
 
 
@@ -25,9 +26,9 @@ class Drift(NamedTuple):
 
     num_rows: int
     p_value: float | None
-    """Of the score test; None if there is no mode to expand at."""
+    """Of the score test; None if there is no mode to expand at, or too few rows."""
     predictive: PredictiveCheck | None
-    """Of the new rows alone; None for functions of your own."""
+    """Of the new rows alone; None for functions of your own, or too few rows."""
 
     @property
     def is_found(self) -> bool:
@@ -46,7 +47,8 @@ class Drift(NamedTuple):
         said = [f"p = {self.p_value:.2g} by the gradient of their likelihood"] if self.p_value is not None else []
         if self.predictive is not None:
             said.append(f"p = {min(self._least_p_value, 1.0):.2g} by outcomes drawn for them")
-        return f"{self.num_rows:,} new rows against the posterior before them: {' and '.join(said) or 'not compared'}"
+        none = "not compared" + f", being fewer than {FEWEST}" * (self.num_rows < FEWEST)
+        return f"{self.num_rows:,} new rows against the posterior before them: {' and '.join(said) or none}"
 
     @property
     def advice(self) -> Advice | None:

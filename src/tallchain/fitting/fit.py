@@ -172,7 +172,9 @@ class _Given(NamedTuple):
     @property
     def num_rows(self) -> int:
         """Rows of the table or of the model; 0 if only a source has them."""
-        rows = self.model.data if self.model is not None else self.rows[1] if len(self.rows) > 1 else None
+        model, rows = (*self.rows, None, None)[:2]
+        if rows is None and isinstance(model, Regression | ModelWithRows):
+            rows = model.data
         return 0 if rows is None or is_source(rows) else len(jax.tree.leaves(rows)[0])
 
     def with_room(self, room: float) -> _Given:

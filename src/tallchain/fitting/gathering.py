@@ -39,6 +39,8 @@ class Asked(NamedTuple):
     words: tuple[str, ...] = ()
     """What the formula does not say itself."""
     reading_seconds: float = 0.0
+    rows_taken: int | None = None
+    """Rows that were read; None for all."""
 
 
 def parameters_of_fit(
@@ -147,8 +149,9 @@ def _reading(trace: Trace) -> Reading:
 
 def _stages(prepared: Prepared, trace: Trace, asked: Asked) -> tuple[Stage, ...]:
     total = trace.decisions + trace.warmup
+    taken = trace.num_rows if asked.rows_taken is None else asked.rows_taken
     found = [
-        Stage("reading the data", asked.reading_seconds, trace.num_rows if asked.reading_seconds else 0),
+        Stage("reading the data", asked.reading_seconds, taken if asked.reading_seconds else 0),
         Stage("preparing", prepared.seconds, prepared.rows_swept),
         Stage("compiling", trace.compile_seconds),
         Stage("sampling", trace.seconds, total.rows_read + total.rows_scanned),

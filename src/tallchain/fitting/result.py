@@ -163,7 +163,9 @@ class Fit:
         """Measure how wrong the decisions are: see `tallchain.audit`, whose options these are."""
         if not isinstance(self.trace.kernel, MetropolisHastings):
             raise ValueError("`fit.audit()`: a fit that was loaded has no rows. Run `tallchain check FIT ROWS`.")
-        return audit(self.trace.kernel, self.trace, **options)
+        population = self.trace.kernel.source.population.total  # with the places of rows to come
+        found = audit(self.trace.kernel, dataclasses.replace(self.trace, num_rows=population), **options)
+        return dataclasses.replace(found, num_rows=self.trace.num_rows)
 
     def to_datatree(
         self,

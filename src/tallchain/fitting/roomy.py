@@ -14,7 +14,7 @@ from tallchain.checking.joining import last_positions
 from tallchain.coordinates import parameters_of
 from tallchain.fitting.arriving import Arrived, with_weights
 from tallchain.fitting.held import Held
-from tallchain.growth import has_weights, rehearse, rows_of, with_room
+from tallchain.growth import rehearse, rows_of, with_room
 from tallchain.kernel import MetropolisHastings
 from tallchain.models import Regression
 from tallchain.prepare import prepare
@@ -53,8 +53,8 @@ def prepared_with_room(
     before, trace = fit.prepared, fit.trace
     assert before is not None
     assert isinstance(before.source, Stored)
-    held = rows_of(before.source)
-    rows = jax.tree.map(lambda *parts: np.concatenate(parts), held, with_weights(new.rows, held))
+    held = rows_of(before.posterior, before.source)
+    rows = jax.tree.map(lambda *parts: np.concatenate(parts), held, with_weights(before.posterior, new.rows, held))
     posterior, source = shuffled_with_room(before.posterior, rows, room)
     del held, rows
     mean = jax.tree.map(lambda leaf: np.mean(leaf, 0, dtype=np.float64).astype(leaf.dtype), last_positions(trace))
@@ -82,5 +82,5 @@ def of_present(prepared: Prepared, num_rows: int) -> Prepared:
 def sample_of(model: Regression, source: Stored) -> dict[str, np.ndarray]:
     """Return some rows of a regression, as it was given them: all that a fit keeps of those in a source with room."""
     some: Any = jax.tree.map(lambda leaf: np.asarray(leaf)[: min(2 * _SOME, source.num_data)], source.data)
-    is_there = np.asarray(some["weight"]) > 0 if has_weights(some) else slice(None)
+    is_there = np.asarray(some["weight"]) > 0 if "weight" in some else slice(None)
     return {name: np.array(some[name][is_there][:_SOME]) for name in some if name in model.data}

@@ -21,7 +21,7 @@ from tallchain.checking.replicas import LEAST_DRAWS, predictive_check
 from tallchain.checking.trace import Trace
 from tallchain.fitting.advising import advice_of
 from tallchain.fitting.arriving import CALL, Arrived, arrived, with_weights
-from tallchain.fitting.drifting import Drift, score_p_value
+from tallchain.fitting.drifting import FEWEST, Drift, score_p_value
 from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.held import Held
 from tallchain.fitting.roomy import SCORED, of_present, prepared_with_room, sample_of
@@ -152,10 +152,11 @@ def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool)
     seed = int(np.asarray(jax.random.key_data(key)).ravel()[-1])
     draws, predictive = _flat_draws(fit.trace), _predictive(fit, rows, fold_in(key, 1))
     found: Grown | None = None
-    if rows.num_rows <= num_empty(prepared.source) and _distance(prepared, draws) <= _FAR:
-        found = grown(prepared, kernel, with_weights(rows.rows, prepared.source.data), seed)
+    if rows.num_rows <= num_empty(prepared.posterior, prepared.source) and _distance(prepared, draws) <= _FAR:
+        new = with_weights(prepared.posterior, rows.rows, prepared.source.data)
+        found = grown(prepared, kernel, new, seed)
     p_value = None
-    if found is not None and found.terms is not None:
+    if found is not None and found.terms is not None and rows.num_rows >= FEWEST:
         p_value = score_p_value(found.terms, _flat(prepared.reference.position), draws)
     drift = Drift(rows.num_rows, p_value, predictive)
     if found is not None and found.distance <= _FAR:
@@ -168,7 +169,7 @@ def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool)
 def _predictive(fit: Held, rows: Arrived, key: Array) -> Any:
     """Compare the new rows of a regression with outcomes drawn for them from the posterior before."""
     trace = fit.trace
-    if fit.model is None or trace.num_chains * trace.num_draws < LEAST_DRAWS:
+    if fit.model is None or rows.num_rows < FEWEST or trace.num_chains * trace.num_draws < LEAST_DRAWS:
         return None
     return predictive_check(with_rows(fit.model, rows.rows), trace, key)
 
@@ -220,6 +221,7 @@ def _of_scores(fit: Held, found: Grown, rows: Arrived) -> tuple[Advice, ...]:
 
 def _asked(fit: Held, rows: Arrived, limits: Limits, reading: float) -> Asked:
     facts = fit.facts
+    call, number = (facts.call or "fit").partition(".update(...)")[0], fit.num_updates + 1
     missing = {name: facts.dropped.get(name, 0) + rows.missing.get(name, 0) for name in facts.dropped | rows.missing}
     return Asked(
         num_draws=limits.num_draws,
@@ -227,10 +229,11 @@ def _asked(fit: Held, rows: Arrived, limits: Limits, reading: float) -> Asked:
         formula=facts.formula,
         outcome=facts.outcome,
         outcome_levels=fit.spec.outcome_levels if fit.spec else (),
-        call=f"{facts.call.partition(').update(')[0] if facts.call else 'fit'}.update(...)",
+        call=f"{call}.update(...)" + (f", {number} updates in all" if number > 1 else ""),
         checksum=rows.checksum,
         num_dropped=facts.num_dropped + rows.num_dropped,
         dropped=missing,
         words=facts.coding,
         reading_seconds=reading,
+        rows_taken=rows.num_rows,
     )

@@ -56,10 +56,11 @@ def arrivals(
     plan = dataclasses.replace(spec.plan, call=call)
     learned = _coded(plan, spec, table, _kinds(plan, table), drop=missing == "drop")
     held: Any = fill(plan, table, learned, spec.arrangement, None)
-    held["y"] = model.family.outcomes(call, held["y"])
+    inner = call.strip("`").removesuffix("(new_rows)")
+    held["y"] = model.family.more_outcomes(inner, held["y"], model.data["y"])
     for name, check in (("offset", row_offset), ("weight", row_weights)):
         if name in held:
-            held[name] = check(call, held[name], len(held["x"]))
+            held[name] = check(inner, held[name], len(held["x"]))
     if plan.groups:
         held["groups"] = _groups(plan, model, learned)
     return Arrivals(held, learned.missing, learned.num_rows - learned.num_kept)

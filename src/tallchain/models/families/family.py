@@ -123,6 +123,10 @@ class Family:
         """Return the outcomes in float32, (N,) or (N, k), or raise an error that says what is wrong with them."""
         raise NotImplementedError
 
+    def more_outcomes(self, call: str, y: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Return outcomes that come later than those known: together they must differ, alone they may be the same."""
+        return self.outcomes(call, np.concatenate([y, known]))[: len(y)]
+
     def start(self, y: np.ndarray) -> np.ndarray:
         """Return predictors (q,) to start from: about the best if they were the same for all rows."""
         raise NotImplementedError
