@@ -39,7 +39,7 @@ from tallchain.surrogates.settling import flat_of
 from tallchain.types import Array, PyTree
 from tallchain.validation import brief, check_switch, is_positive, is_whole
 
-_FAR = 1.0  # from the reference to the posterior mean, in standard deviations, root mean square: then it moves
+_FAR = 0.5  # from the reference to the posterior mean, in standard deviations, root mean square: then it moves
 _SHARE, _TIMES = 0.5, 20.0  # of the noise of all rows, from the new ones; and over their share of the rows
 _UPDATES = 2**30  # number of the key of the first update: not that of anything else of a fit
 
