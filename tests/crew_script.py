@@ -74,7 +74,8 @@ def refusal(**options: Any) -> str:
 found: dict[str, Any] = {}
 if WHAT == "draws":
     found["devices"] = np.array([jax.process_count(), jax.local_device_count()])
-    found["sharded"] = drawn(tc.sources.Sharded(numbers(), 4)).position
+    sharded = drawn(tc.sources.Sharded(numbers(), 4))
+    found |= {"sharded": sharded.position, "notes": np.array(sharded.notes)}
     alone = tc.Shuffled(numbers(), 50)
     for name, sample in (("chains", drawn), ("goes on", drawn if jax.process_count() == 1 else resumed)):
         trace = sample(alone)
@@ -102,6 +103,9 @@ elif WHAT == "mixed":
 else:
     rows = numbers() + (RANK if WHAT == "data" else 0)
     folder = in_folder("run") if WHAT == "full" else None
-    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16, checkpoint=folder)
+    other = (
+        {"scan": {"scan": 8}, "schedule": {"schedule": tc.Schedule(scale=lambda n: 2.0)}}.get(WHAT) if RANK else None
+    )
+    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16, checkpoint=folder, **(other or {}))
     found["position"], found["is_interrupted"] = trace.position, trace.is_interrupted
 np.savez(OUTPUT.with_name(f"{OUTPUT.name}-{RANK}.npz"), **found)
