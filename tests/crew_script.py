@@ -32,6 +32,8 @@ def progress(done: int, total: int) -> None:
     """Fail in the middle of a run, as asked for."""
     if WHAT == "full" and RANK == 0 and done > total / 2:
         os.pwrite = no_room
+    if WHAT == "first" and RANK == 0 and done > total / 2:
+        raise RuntimeError("out of luck")
     if RANK == 1 and done > total / 2:
         if WHAT == "kill":
             os.kill(os.getpid(), signal.SIGKILL)

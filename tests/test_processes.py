@@ -88,6 +88,7 @@ def test_so_does_a_mixed_model(tmp_path: Path) -> None:
         ("scan", "is not the same on all processes: scan: 8 in process 1, 0 in this call", 60),
         ("schedule", "is not the same on all processes: schedule.scale: ", 60),
         ("raise", "process 1 failed: SamplingError: Sampling failed: RuntimeError('out of luck')", 60),
+        ("first", "CrewError: process 0 failed: SamplingError: Sampling failed: RuntimeError('out of luck')", 60),
         ("kill", "process 1 was ended by signal 9", 90),
         ("hang", "process 1 has not come to 'a chunk of draws' within 10 s: it hangs", 120),
     ],
