@@ -32,6 +32,8 @@ def progress(done: int, total: int) -> None:
     """Fail in the middle of a run, as asked for."""
     if WHAT == "full" and RANK == 0 and done > total / 2:
         os.pwrite = no_room
+    if WHAT == "first" and RANK == 0 and done > total / 2:
+        raise RuntimeError("out of luck")
     if RANK == 1 and done > total / 2:
         if WHAT == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -74,7 +76,8 @@ def refusal(**options: Any) -> str:
 found: dict[str, Any] = {}
 if WHAT == "draws":
     found["devices"] = np.array([jax.process_count(), jax.local_device_count()])
-    found["sharded"] = drawn(tc.sources.Sharded(numbers(), 4)).position
+    sharded = drawn(tc.sources.Sharded(numbers(), 4))
+    found |= {"sharded": sharded.position, "notes": np.array(sharded.notes)}
     alone = tc.Shuffled(numbers(), 50)
     for name, sample in (("chains", drawn), ("goes on", drawn if jax.process_count() == 1 else resumed)):
         trace = sample(alone)
@@ -112,6 +115,9 @@ elif WHAT == "mixed":
 else:
     rows = numbers() + (RANK if WHAT == "data" else 0)
     folder = in_folder("run") if WHAT == "full" else None
-    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16, checkpoint=folder)
+    other = (
+        {"scan": {"scan": 8}, "schedule": {"schedule": tc.Schedule(scale=lambda n: 2.0)}}.get(WHAT) if RANK else None
+    )
+    trace = drawn(tc.Shuffled(rows, 50), progress=progress, chunk_size=16, checkpoint=folder, **(other or {}))
     found["position"], found["is_interrupted"] = trace.position, trace.is_interrupted
 np.savez(OUTPUT.with_name(f"{OUTPUT.name}-{RANK}.npz"), **found)

@@ -44,6 +44,9 @@ def same_draws(what: str, folder: Path) -> None:
                         assert list(found[name]) == [2, 2]
                     elif name.startswith("about"):  # by rounding, and by the place of the bins
                         np.testing.assert_allclose(found[name], values, rtol=2e-3, atol=1e-6)
+                    elif name == "notes":
+                        assert "on one device" in str(values)
+                        assert "on 4 devices of 2 processes" in str(found[name])
                     else:
                         np.testing.assert_array_equal(found[name], values)
 
@@ -84,7 +87,10 @@ def test_so_does_a_mixed_model(tmp_path: Path) -> None:
     ("what", "words", "most"),
     [
         ("data", "is not the same on all processes: kernel.source.data", 60),
+        ("scan", "is not the same on all processes: scan: 8 in process 1, 0 in this call", 60),
+        ("schedule", "is not the same on all processes: schedule.scale: ", 60),
         ("raise", "process 1 failed: SamplingError: Sampling failed: RuntimeError('out of luck')", 60),
+        ("first", "CrewError: process 0 failed: SamplingError: Sampling failed: RuntimeError('out of luck')", 60),
         ("kill", "process 1 was ended by signal 9", 90),
         ("hang", "process 1 has not come to 'a chunk of draws' within 10 s: it hangs", 120),
     ],

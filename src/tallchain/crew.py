@@ -26,6 +26,7 @@ from tallchain.joining import CrewError, join
 _PATIENCE = 300.0  # seconds for a process that does not come
 _SHORT = 2**12  # bytes of a message that goes through the store
 _POLL = 1000  # milliseconds
+_TO_READ = 3 * _POLL / 1000  # seconds for the others to read what the first process has failed of
 _FAILED = "tallchain/failed"
 
 
@@ -217,6 +218,8 @@ def _telling(crew: Crew, before: Callable[..., Any]) -> Callable[..., Any]:
         before(kind, error, trace)
         sys.stdout.flush()
         sys.stderr.flush()
+        if crew.rank == 0:  # JAX aborts the others as soon as this one is gone, before they could say why
+            time.sleep(_TO_READ)
         os._exit(1)
 
     return hook

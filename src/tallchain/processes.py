@@ -48,17 +48,19 @@ def num_places(kernel: Any) -> int:
     return max(source.num_slots if isinstance(source, DividedSource) else 1, 1 if crew is None else crew.size)
 
 
-def check_alike(kernel: Any, initial: PyTree, key: Array, called: tuple[Any, ...]) -> None:
-    """Refuse a run that is not the same on all processes, and name the difference."""
+def check_alike(kernel: Any, initial: PyTree, key: Array, called: dict[str, Any]) -> None:
+    """Refuse a run that is not the same on all processes, and name the difference; `called` are arguments by name."""
     crew = current()
     if crew is None:
         return
-    num_chains = called[1]
+    num_chains = called["num_chains"]
     if num_chains % crew.size:
         raise ValueError(
             f"`sample(num_chains=...)` must be a multiple of {crew.size}, the number of processes; got {num_chains}."
         )
-    mine = described("called", called) | described("key", jr.key_data(key)) | described("initial", initial) | versions()
+    mine = described("key", jr.key_data(key)) | described("initial", initial) | versions()
+    for name, value in called.items():
+        mine |= described(name, value)
     mine |= {name: of for name, of in described("kernel", kernel).items() if not name.startswith(_OF_A_PART)}
     for rank, said in enumerate(crew.gather("a run", json.dumps(mine).encode())):
         found = differences(json.loads(said), mine)

@@ -207,10 +207,11 @@ def drawn(
         wide = needs_float64(kernel.source.population.scale, least, kernel.surrogate)
         kernel = replace(kernel, in_float64=wide)
     notes, is_one_start = notes_of(kernel.source), is_one(positions)
-    has_checkpoint = checkpoint is not None
-    check_alike(kernel, initial, key, (num_samples, num_chains, num_warmup, keep, thin, adapt, has_checkpoint))
-    apart = apart_for(rounds, keep=keep, adapt=bool(adapt), has_checkpoint=has_checkpoint)
     called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
+    has_checkpoint = checkpoint is not None
+    apart = apart_for(rounds, keep=keep, adapt=bool(adapt), has_checkpoint=has_checkpoint)
+    others = {"schedule": schedule, "recentre": recentre is not None, "scan": scan, "checkpoint": has_checkpoint}
+    check_alike(kernel, initial, key, called._asdict() | others)
     with (
         checkpoint_of(checkpoint, kernel, positions, initial, key, called, schedule, recentre) as saved,
         catch_interrupt() as interrupt,

@@ -131,7 +131,7 @@ class Fit:
 
         Rows take the places of empty ones, if `fit(room=...)` has left some: then only the new rows are swept, no
         program is compiled, and the chains go on from where they are. If there is no room, or the posterior has moved
-        by more than a standard deviation from where its surrogate was made, all rows are prepared again.
+        by more than half a standard deviation from where its surrogate was made, all rows are prepared again.
 
             fit = tallchain.fit("late ~ distance + (1 | carrier)", january, family="bernoulli", room=0.5)
             for month in others:

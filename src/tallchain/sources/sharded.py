@@ -133,8 +133,11 @@ class Sharded(Divided):
         """What a summary should say about it."""
         if self.num_parts == 1:
             return ()
-        devices = {self.held.device(number) for number in range(self.num_parts)}
-        on = f"on {len(devices):,} devices" if len(devices) > 1 else "on one device"
+        crew = current()
+        processes = 1 if crew is None else crew.size
+        devices = processes * len({self.held.device(number) for number in range(self.num_parts)})
+        on = f"on {devices:,} devices" if devices > 1 else "on one device"
+        on += f" of {processes:,} processes" if processes > 1 else ""
         return (f"chains travelled between {self.num_parts:,} parts of {length_of(self.held):,} rows {on}",)
 
 
