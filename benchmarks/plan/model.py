@@ -198,8 +198,6 @@ class Steps(NamedTuple):
     reading: float
     sweeping: float
     """Of `prepare`, with what it does once."""
-    scores: float
-    """Telling each other the scores of all rows."""
     sampling: float
     """Making draws, with compiling, and waiting for the slowest."""
     telling: float
@@ -237,7 +235,8 @@ def telling(constants: Constants, fleet: Fleet, size: float, *, by_store: bool =
 
 def collective(constants: Constants, count: int, size: float) -> float:
     """Return the seconds of a collective, by which so many processes tell each other so many bytes, padded."""
-    padded = 2 ** math.ceil(math.log2(size))
+    step = 2.0 ** (math.ceil(math.log2(size)) - 4)
+    padded = step * math.ceil(size / step)
     return constants.collective * math.log2(count) + constants.collective_byte * count * padded
 
 
@@ -246,7 +245,6 @@ def planned(constants: Constants, job: Job, fleet: Fleet, *, is_lifted: bool = F
     here, chunks = job.parts // fleet.processes, job.rounds * job.chunks
     rows = here * job.part_rows
     say, after = telling(constants, fleet, 2 * SHORT, by_store=not is_lifted), message(constants, job, fleet)
-    scores = 0.0 if is_lifted or fleet.processes == 1 else telling(constants, fleet, 4 * rows)
     once = 0.0 if fleet.processes == 1 else constants.collective_once
     made = job.all_draws / fleet.processes
     seen = 1 if is_lifted else fleet.processes
@@ -256,7 +254,6 @@ def planned(constants: Constants, job: Job, fleet: Fleet, *, is_lifted: bool = F
         + rows * constants.sweep_row / fleet.cores * fleet.slowest
         + (constants.sweeps - 1) * say
         + once,
-        scores=scores,
         sampling=constants.compile_once
         + fleet.slowest
         * (made * constants.draw / fleet.cores + chunks * (constants.chunk + here * constants.chunk_part)),

@@ -18,7 +18,6 @@ LARGE_VARIANCE = 300.0
 STEPS = {
     "reading": "reading the parts",
     "sweeping": "`prepare`: {passes:.0f} passes over all rows",
-    "scores": "telling each other the scores of all rows",
     "sampling": "{rounds:,} rounds of {length:,} draw, with compiling",
     "telling": "telling each other the draws after each",
     "digesting": "taking in the draws of all",
@@ -26,7 +25,7 @@ STEPS = {
     "total": "in all",
 }
 REAL = {
-    "preparing": ("sweeping", "scores"),
+    "preparing": ("sweeping",),
     "sampling": ("sampling", "telling", "digesting"),
     "scanning": ("scanning",),
 }
@@ -89,7 +88,7 @@ def times(constants: Constants, planned: dict[str, Any]) -> str:
         for step, label in STEPS.items()
     ]
     alone, grouped = f"{FLEET.processes:,} processes", f"{GROUPED.processes:,} processes of 8 devices"
-    header = ["", alone, "simulated", grouped, "simulated", f"{alone}, limits 2, 4 and 5 lifted"]
+    header = ["", alone, "simulated", grouped, "simulated", f"{alone}, limits 3 and 4 lifted"]
     return table(header, rows)
 
 
@@ -117,7 +116,6 @@ def checked(constants: Constants, found: dict[str, Any]) -> str:
 
 def limits(constants: Constants, planned: dict[str, Any]) -> str:
     """Return what limits what, what it means for the plan, and what would lift it."""
-    scores = 5 * JOB.rows
     shard = JOB.rows * constants.row_bytes / _MOST_SHARDS * _SHARE
     told = {name: planned[name]["planned"]["telling"] for name in ("alone", "grouped")}
     rows = [
@@ -127,36 +125,31 @@ def limits(constants: Constants, planned: dict[str, Any]) -> str:
             "numbers by part and row; N as a float where a kernel multiplies by it",
         ],
         [
-            "2. `prepare` keeps 5 bytes for each row of all parts, on every process",
-            f"{_bytes(scores)} of memory, and {_time(planned['alone']['planned']['scores'])} to tell each other",
-            "scores that stay with the rows; parts need only their sums, since no row can be read more often",
-        ],
-        [
-            f"3. `pack` is one process, and makes at most {_MOST_SHARDS:,} shards",
+            f"2. `pack` is one process, and makes at most {_MOST_SHARDS:,} shards",
             f"{_time(JOB.rows * constants.row_bytes * constants.pack_byte)}; {_bytes(shard)} of memory",
             "several processes that pack, each some of the input and then some of the shards",
         ],
         [
-            "4. Each process asks one store for a word of each other, after each round",
+            "3. Each process asks one store for a word of each other, after each round",
             f"{_number(FLEET.processes**2)} requests, {_time(told['alone'] / JOB.rounds)}; in "
             f"{JOB.rounds:,} rounds {_time(told['alone'])}; with 8 devices a process {_time(told['grouped'])}",
             "today, several devices for each process; else a collective or a tree for short messages too",
         ],
         [
-            "5. Every process takes in and keeps the draws of all",
+            "4. Every process takes in and keeps the draws of all",
             f"{_bytes(JOB.all_draws * constants.draw_bytes)}, and at most "
             f"{1 / constants.digest_draw / 1e6:.1f} million draws a second of a core, for any number of devices",
             '`keep="moments"` for the memory; each process its own draws, and sums of them, for the time',
         ],
         [
-            "6. A tour is a round in each part",
+            "5. A tour is a round in each part",
             f"at least {JOB.parts:,} rounds, each with a chunk: "
             f"{_time(JOB.rounds * (constants.chunk + constants.chunk_part))} for only {JOB.rounds:,} draws of a chain",
             f"with e = {JOB.part_error(LARGE_VARIANCE):.0e} and less, runs of a part of a tour: they are off by e "
             "standard deviations and not by e^2",
         ],
         [
-            "7. A part is in the memory of its device",
+            "6. A part is in the memory of its device",
             f"{_bytes(JOB.part_rows * constants.row_bytes)}",
             "more devices; or narrower columns, such as int8 and float16, which stay so in memory",
         ],

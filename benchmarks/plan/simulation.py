@@ -92,10 +92,9 @@ def simulated(constants: Constants, job: Job, fleet: Fleet, seed: int = 0) -> St
     here, rows = job.parts // fleet.processes, job.part_rows * (job.parts // fleet.processes)
     found["reading"] = clock.work(0, once=rows * constants.row_bytes * max(constants.read_byte, 1 / fleet.disk))
     found["sweeping"] = clock.work(0, once=constants.prepare_once)
-    for sweep in range(int(constants.sweeps)):
+    for _ in range(int(constants.sweeps)):
         found["sweeping"] += clock.work(rows * constants.sweep_row / constants.sweeps / fleet.cores)
-        is_scores = sweep == constants.sweeps - 2
-        found["scores" if is_scores else "sweeping"] += clock.tell("a sweep", 4 * rows if is_scores else 2 * SHORT)
+        found["sweeping"] += clock.tell("a sweep", 2 * SHORT)
     found["sampling"] = clock.work(0, once=constants.compile_once)
     draws = job.chains * here * job.length / job.chunks
     seen = draws * fleet.processes, job.chains * job.parts

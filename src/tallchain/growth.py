@@ -124,8 +124,6 @@ class Grown(NamedTuple):
     kernel: MetropolisHastings
     distance: float
     """From the reference to the mode as it is now, in posterior standard deviations, root mean square; 0 if unknown."""
-    terms: Terms | None
-    """Sums over the new rows at the reference; None where there is no mode."""
     new: NewRows
     rows_swept: int
 
@@ -175,7 +173,7 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
         parts["source"] = _filled(kernel.source, rows, random)[0]
     read = len(weights_of(rows)) * (1 if exact is None else 2)
     now = dataclasses.replace(prepared, **changes)
-    return Grown(now, replace(kernel, **parts), distance, swept.terms, new, read)
+    return Grown(now, replace(kernel, **parts), distance, new, read)
 
 
 def rehearse(prepared: Prepared) -> NewRows:
@@ -186,6 +184,18 @@ def rehearse(prepared: Prepared) -> NewRows:
     new = NewRows.of(one)
     _swept(prepared, new)
     return new
+
+
+def terms_of(prepared: Prepared, rows: PyTree) -> Terms | None:
+    """Return sums over new rows at the reference; None where there is no mode."""
+    reference, posterior = prepared.reference, prepared.posterior
+    if not isinstance(reference, Reference):
+        return None
+    if has_weights(posterior, rows):
+        new = NewRows.of(rows)
+    else:
+        new = WithReplacement.of_checked(rows, len(jax.tree.leaves(rows)[0]), 1)
+    return Passes(posterior, new, reference.position)(_flat(reference.position), np.eye(reference.gradient.size))
 
 
 @part

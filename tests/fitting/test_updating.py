@@ -263,9 +263,17 @@ def test_integers_are_not_wrapped() -> None:
 
 def test_few_rows_are_not_said_to_drift(means: tc.Fit) -> None:
     fit = means.update(rows_of(10, 4, TRUTH + 3), progress=False)
-    assert "10 new rows against the posterior before them: not compared, being fewer than 300" in fit.facts.findings[-1]
+    assert (
+        "10 new rows against the posterior before them: not compared yet, being fewer than 300"
+        in fit.facts.findings[-1]
+    )
     audit = fit.audit(num_decisions=4, num_trials=4, progress=False)  # the kernel has room for more rows than there are
     assert audit.num_rows == fit.facts.num_rows == N + 10
+    assert not fit.facts.is_grave
+    fit = fit.update(rows_of(290, 5), progress=False)  # with the ten before, of a posterior that had none of them
+    assert "300 new rows against the posterior before them: p = " in fit.facts.findings[-1]
+    assert [each.code for each in fit.facts.advice if each.is_grave] == ["drift"]
+    assert fit.pending is None
 
 
 def test_a_fit_without_rows_is_refused(means: tc.Fit) -> None:

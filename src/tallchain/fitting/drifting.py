@@ -47,7 +47,7 @@ class Drift(NamedTuple):
         said = [f"p = {self.p_value:.2g} by the gradient of their likelihood"] if self.p_value is not None else []
         if self.predictive is not None:
             said.append(f"p = {min(self._least_p_value, 1.0):.2g} by outcomes drawn for them")
-        none = "not compared" + f", being fewer than {FEWEST}" * (self.num_rows < FEWEST)
+        none = "not compared" + f" yet, being fewer than {FEWEST}" * (self.num_rows < FEWEST)
         return f"{self.num_rows:,} new rows against the posterior before them: {' and '.join(said) or none}"
 
     @property

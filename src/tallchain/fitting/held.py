@@ -9,6 +9,16 @@ from tallchain.formulas.spec import Spec
 from tallchain.models import Regression
 from tallchain.prepared import Prepared
 from tallchain.report import Facts
+from tallchain.types import PyTree
+
+
+class Pending(NamedTuple):
+    """Rows that were too few to be compared with the posterior before them; those that come next join them."""
+
+    rows: PyTree
+    num_rows: int
+    trace: Trace
+    """Before the first of them."""
 
 
 class Held(NamedTuple):
@@ -21,3 +31,4 @@ class Held(NamedTuple):
     prepared: Prepared | None
     given: dict[str, Any]
     num_updates: int
+    pending: Pending | None

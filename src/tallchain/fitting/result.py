@@ -13,6 +13,7 @@ import numpy as np
 from tallchain.checking.auditing import audit
 from tallchain.checking.findings import Audit
 from tallchain.checking.trace import Trace
+from tallchain.fitting.held import Held, Pending
 from tallchain.fitting.variables import Variable, variables_of
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
@@ -51,6 +52,8 @@ class Fit:
     """Acceptance test and proposal, if they were given."""
     num_updates: int = 0
     """How often rows have been added."""
+    pending: Pending | None = None
+    """The last of them, if they were too few to see whether they drift."""
 
     @property
     def draws(self) -> dict[str, np.ndarray]:
@@ -151,12 +154,11 @@ class Fit:
                 the old ones by how much noise of decisions they make.
             progress: show what is going on.
         """
-        from tallchain.fitting.held import Held
         from tallchain.fitting.updating import updated
 
         options: dict[str, Any] = {"missing": missing, "num_draws": num_draws, "max_draws": max_draws, "drift": drift}
         options |= {"max_seconds": max_seconds, "room": room, "scan": scan, "progress": progress}
-        held = Held(self.model, self.trace, self.facts, self.spec, self.prepared, self.given, self.num_updates)
+        held = Held(*(getattr(self, name) for name in Held._fields))
         return Fit(*updated(held, new_rows, **options))
 
     def audit(self, **options: Any) -> Audit:

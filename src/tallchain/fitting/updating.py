@@ -23,10 +23,10 @@ from tallchain.fitting.advising import advice_of
 from tallchain.fitting.arriving import CALL, Arrived, arrived, with_weights
 from tallchain.fitting.drifting import FEWEST, Drift, score_p_value
 from tallchain.fitting.gathering import Asked, facts_of
-from tallchain.fitting.held import Held
+from tallchain.fitting.held import Held, Pending
 from tallchain.fitting.roomy import SCORED, of_present, prepared_with_room, sample_of
 from tallchain.fitting.running import Limits, run
-from tallchain.growth import Grown, grown, num_empty
+from tallchain.growth import Grown, grown, num_empty, terms_of
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, make_key
 from tallchain.models.regression import with_rows
@@ -55,6 +55,7 @@ class _Ready(NamedTuple):
     kernel: MetropolisHastings
     rows_swept: int
     drift: Drift
+    pending: Pending | None
     notes: tuple[Advice, ...]
 
 
@@ -103,7 +104,7 @@ def updated(
         findings=(*facts.findings, f"update {fit.num_updates + 1:<14}{ready.drift.words}"),
         predictive=ready.drift.predictive,
     )
-    return Held(model, ran.trace, facts, fit.spec, prepared, fit.given, fit.num_updates + 1)
+    return Held(model, ran.trace, facts, fit.spec, prepared, fit.given, fit.num_updates + 1, ready.pending)
 
 
 def _check(
@@ -150,28 +151,36 @@ def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool)
     assert isinstance(kernel, MetropolisHastings)
     assert isinstance(prepared.source, Stored)
     seed = int(np.asarray(jax.random.key_data(key)).ravel()[-1])
-    draws, predictive = _flat_draws(fit.trace), _predictive(fit, rows, fold_in(key, 1))
+    drift, pending = _compared(fit, rows, fold_in(key, 1))
     found: Grown | None = None
-    if rows.num_rows <= num_empty(prepared.posterior, prepared.source) and _distance(prepared, draws) <= _FAR:
+    empty = num_empty(prepared.posterior, prepared.source)
+    if rows.num_rows <= empty and _distance(prepared, _flat_draws(fit.trace)) <= _FAR:
         new = with_weights(prepared.posterior, rows.rows, prepared.source.data)
         found = grown(prepared, kernel, new, seed)
-    p_value = None
-    if found is not None and found.terms is not None and rows.num_rows >= FEWEST:
-        p_value = score_p_value(found.terms, _flat(prepared.reference.position), draws)
-    drift = Drift(rows.num_rows, p_value, predictive)
     if found is not None and found.distance <= _FAR:
         notes = _of_scores(fit, found, rows)
-        return _Ready(found.prepared, found.kernel, found.rows_swept, drift, notes)
+        return _Ready(found.prepared, found.kernel, found.rows_swept, drift, pending, notes)
     again, made = prepared_with_room(fit, rows, room, seed=fit.facts.seed or 0, progress=progress)
-    return _Ready(again, made, again.rows_swept, drift, ())
+    return _Ready(again, made, again.rows_swept, drift, pending, ())
 
 
-def _predictive(fit: Held, rows: Arrived, key: Array) -> Any:
-    """Compare the new rows of a regression with outcomes drawn for them from the posterior before."""
-    trace = fit.trace
-    if fit.model is None or rows.num_rows < FEWEST or trace.num_chains * trace.num_draws < LEAST_DRAWS:
-        return None
-    return predictive_check(with_rows(fit.model, rows.rows), trace, key)
+def _compared(fit: Held, rows: Arrived, key: Array) -> tuple[Drift, Pending | None]:
+    """Compare the new rows, and those that wait for it, with the posterior before them; or have them wait."""
+    prepared, new, count, trace = fit.prepared, rows.rows, rows.num_rows, fit.trace
+    assert prepared is not None
+    assert isinstance(prepared.source, Stored)
+    if fit.pending is not None:
+        new = jax.tree.map(lambda *parts: np.concatenate(parts), fit.pending.rows, new)
+        count, trace = count + fit.pending.num_rows, fit.pending.trace
+    if count < FEWEST:
+        return Drift(count, None, None), Pending(new, count, dataclasses.replace(trace, kernel=None))
+    predictive, p_value = None, None
+    if fit.model is not None and trace.num_chains * trace.num_draws >= LEAST_DRAWS:
+        predictive = predictive_check(with_rows(fit.model, new), trace, key)
+    terms = terms_of(prepared, with_weights(prepared.posterior, new, prepared.source.data))
+    if terms is not None:
+        p_value = score_p_value(terms, _flat(prepared.reference.position), _flat_draws(trace))
+    return Drift(count, p_value, predictive), None
 
 
 def _flat_draws(trace: Trace) -> np.ndarray:

@@ -18,7 +18,7 @@ _TIMES = 20.0  # its share of the rows
 _NAMED = 5
 
 
-def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray | None, score: Any) -> tuple[str, ...]:
+def poor_groups(posterior: Posterior, source: Source, scores: np.ndarray | None, score: Any = None) -> tuple[str, ...]:
     """Name groups that make much more of the noise of a decision than their rows would, by the scores of the rows.
 
     `score` makes them where they were not kept.
