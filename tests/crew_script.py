@@ -78,20 +78,18 @@ if WHAT == "draws":
     found["devices"] = np.array([jax.process_count(), jax.local_device_count()])
     sharded = drawn(tc.sources.Sharded(numbers(), 4))
     found |= {"sharded": sharded.position, "notes": np.array(sharded.notes)}
+    trace = drawn(tc.Shuffled(numbers(), 50))
+    found |= {"chains": trace.position, "chains: rows": trace.rows_read}
+elif WHAT == "long":
     alone = tc.Shuffled(numbers(), 50)
-    for name, sample in (("chains", drawn), ("goes on", drawn if jax.process_count() == 1 else resumed)):
-        trace = sample(alone)
-        found |= {name: trace.position, f"{name}: rows": trace.rows_read}
+    trace = (drawn if jax.process_count() == 1 else resumed)(alone)
+    found |= {"goes on": trace.position, "goes on: rows": trace.rows_read}
     trace = drawn(alone, keep="moments", num_warmup=50)
-    moments = trace.moments
-    found |= {
-        "kept": trace.position,
-        "kept: rows": trace.rows_read,
-        "about: batches": moments.means,
-        "made": moments.count,
-    }
-    found |= {"totals": np.array([*map(int, vars(trace.decisions).values()), *map(int, vars(trace.warmup).values())])}
-    found |= {"about: covariance": moments.covariance, "about: median": moments.quantile(0.5).value}
+    moments, tallies = trace.moments, (vars(of).values() for of in (trace.decisions, trace.warmup))
+    found |= {"kept": trace.position, "kept: rows": trace.rows_read, "made": moments.count}
+    found |= {"totals": np.array([int(number) for of in tallies for number in of])}
+    found |= {"about: batches": moments.means, "about: covariance": moments.covariance}
+    found |= {"about: median": moments.quantile(0.5).value}
 elif WHAT == "refused":
     folder = in_folder("run")
     trace = drawn(tc.Shuffled(numbers(), 50), checkpoint=folder)

@@ -143,6 +143,7 @@ def test_predict_draws_effects_of_new_groups_only_when_asked(
     assert len(pd.read_csv(tmp_path / "a.csv")) == 7
 
 
+@pytest.mark.slow
 def test_check_audits_and_writes_what_it_found(folder: Path, tables: Path) -> None:
     result = call("check", folder, tables / "rows.parquet", "--decisions", 10, "--json", "--no-progress")
     assert result.exit_code in (0, 3), result.output

@@ -86,7 +86,10 @@ def indexed_job(rank: int, port: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("started", [slurm, open_mpi, indexed_job])
+@pytest.mark.parametrize(
+    "started",
+    [pytest.param(slurm, marks=pytest.mark.slow), pytest.param(open_mpi, marks=pytest.mark.slow), indexed_job],
+)
 def test_processes_meet(started: Any) -> None:
     port = free_port()
     both = [

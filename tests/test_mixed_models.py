@@ -81,7 +81,7 @@ def linear(noise: float | None = 1.0, group_sd: float = 0.4, seed: int = SEED) -
     return model, centres, spreads
 
 
-@pytest.mark.parametrize("group_sd", [0.4, 0.04, 0.0])
+@pytest.mark.parametrize("group_sd", [pytest.param(0.4, marks=pytest.mark.slow), 0.04, 0.0])
 def test_linear_mixed_model(group_sd: float) -> None:
     """The expansion is exact: every decision accepts, and the posterior is known. Also where the scale is near 0."""
     model, mean, sd = linear(group_sd=group_sd)
@@ -91,7 +91,8 @@ def test_linear_mixed_model(group_sd: float) -> None:
     assert np.all(np.abs(scores) < Z_LIMIT), scores
 
 
-@pytest.mark.parametrize("group_sd", [pytest.param(0.4, marks=pytest.mark.slow), 4.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("group_sd", [0.4, 4.0])
 def test_linear_mixed_model_with_unknown_noise(group_sd: float) -> None:
     """Also where the groups have most of the variance: at the start the log density is not concave then."""
     model, mean, sd = linear(None, group_sd)

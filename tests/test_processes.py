@@ -52,10 +52,17 @@ def same_draws(what: str, folder: Path) -> None:
 
 
 def test_two_processes_with_two_devices_give_the_draws_of_one(tmp_path: Path) -> None:
-    """Rows divided among four devices, and chains alone; these from a checkpoint too, that only one process sees."""
+    """Rows divided among four devices, and chains alone."""
     same_draws("draws", tmp_path)
 
 
+@pytest.mark.slow
+def test_so_do_long_runs(tmp_path: Path) -> None:
+    """From a checkpoint that only one process sees; and moments, which each process gathers of its own chains."""
+    same_draws("long", tmp_path)
+
+
+@pytest.mark.slow
 def test_what_the_first_process_refuses_is_refused_by_all(tmp_path: Path) -> None:
     done = launched("refused", tmp_path / "out", 2)
     assert done.returncode == 0, done.stderr

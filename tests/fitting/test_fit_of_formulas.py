@@ -62,6 +62,7 @@ def test_a_coefficient_that_is_its_prior_is_named(fit: tc.Fit) -> None:
     assert advice.what.startswith("The data say next to nothing about tiny:")
 
 
+@pytest.mark.slow
 def test_several_predictors_have_names_in_the_page_and_in_pictures(frame: pd.DataFrame, tmp_path: Path) -> None:
     found = tc.fit("hue ~ x", frame, family="categorical", **QUICK)
     again = tc.Fit.load(found.save(tmp_path / "fit"))
@@ -70,7 +71,9 @@ def test_several_predictors_have_names_in_the_page_and_in_pictures(frame: pd.Dat
     assert "red: x" in labels
 
 
-@pytest.mark.parametrize("limits", [{"max_draws": 5, "num_chains": 1}, {"max_draws": 1}])
+@pytest.mark.parametrize(
+    "limits", [pytest.param({"max_draws": 5, "num_chains": 1}, marks=pytest.mark.slow), {"max_draws": 1}]
+)
 def test_few_draws_are_kept_and_not_checked(frame: pd.DataFrame, limits: dict[str, int], tmp_path: Path) -> None:
     found = tc.fit("answer ~ x", frame, family="bernoulli", **(QUICK | limits))
     assert found.facts.predictive is None
@@ -80,7 +83,9 @@ def test_few_draws_are_kept_and_not_checked(frame: pd.DataFrame, limits: dict[st
     assert str(tc.Fit.load(found.save(tmp_path / "fit"))) == str(found)
 
 
-@pytest.mark.parametrize("stage", ["facts_of", "predictive_check", "advice_of"])
+@pytest.mark.parametrize(
+    "stage", ["facts_of", *(pytest.param(of, marks=pytest.mark.slow) for of in ("predictive_check", "advice_of"))]
+)
 def test_ctrl_c_after_the_sampling_keeps_the_draws(
     frame: pd.DataFrame, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

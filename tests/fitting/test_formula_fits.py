@@ -83,6 +83,7 @@ def test_new_levels(fit: tc.Fit) -> None:
         fit.predict(new.assign(site="mid", sex="x"))
 
 
+@pytest.mark.slow
 def test_missing_values_are_refused_or_dropped_and_counted(frame: pd.DataFrame) -> None:
     holes = frame.copy()
     holes.loc[[3, 7], "age"] = np.nan
@@ -95,6 +96,7 @@ def test_missing_values_are_refused_or_dropped_and_counted(frame: pd.DataFrame) 
     assert "dropped-rows" in [each.code for each in found.facts.advice]
 
 
+@pytest.mark.slow
 def test_a_saved_fit_is_audited(fit: tc.Fit, path: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
     saved = tc.Fit.load(fit.save(tmp_path / "fit"))
     again, audit = checked(saved, path, num_decisions=8, progress=False)

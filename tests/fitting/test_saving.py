@@ -197,9 +197,8 @@ def test_a_fit_that_could_not_be_written_is_none(fit: tc.Fit, tmp_path: Path, mo
 # ---- own posteriors, and bad calls -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("draw", marks=pytest.mark.slow), "a/b"]
-)  # which a file has to call otherwise
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["draw", "a/b"])  # which a file has to call otherwise
 def test_an_own_posterior_keeps_its_names(tmp_path: Path, name: str) -> None:
     data = np.random.default_rng(SEED).normal(3.0, 1.0, (3_000, 2)).astype(np.float32)
     posterior = tc.Posterior(
