@@ -84,6 +84,11 @@ elif WHAT == "long":
     alone = tc.Shuffled(numbers(), 50)
     trace = (drawn if jax.process_count() == 1 else resumed)(alone)
     found |= {"goes on": trace.position, "goes on: rows": trace.rows_read}
+    trace = drawn(tc.sources.Sharded(numbers(), 4), keep="moments", num_warmup=50, thin=1)
+    found |= {"all kept": trace.position, "about: all": trace.moments.means, "decisions": trace.decisions.rows_read}
+    trace = drawn(tc.sources.Sharded(numbers(), 4), keep="moments", num_warmup=50)
+    found |= {"travelled": trace.position, "read": trace.decisions.rows_read, "made there": trace.moments.count}
+    found |= {"about: travelled": trace.moments.means, "about: its": trace.moments.covariance}
     trace = drawn(alone, keep="moments", num_warmup=50)
     moments, tallies = trace.moments, (vars(of).values() for of in (trace.decisions, trace.warmup))
     found |= {"kept": trace.position, "kept: rows": trace.rows_read, "made": moments.count}

@@ -47,7 +47,7 @@ def test_decisions_are_added_up_by_phase(most: int) -> None:
     log_ratio = np.where(fields["is_infinite"], np.inf, 0).astype(np.float32)
     recorded = {name: values for name, values in fields.items() if name != "is_infinite"}
     chunk = chunk_of(np.zeros(shape, np.float32), log_ratio=log_ratio, **recorded)
-    ((record, _, span),) = Span.by_record(chunk, BEFORE, AFTER, WARMUP)
+    ((record, _, span, _),) = Span.by_record(chunk, BEFORE, AFTER, WARMUP)
     found = np.asarray(digest.sums(record, span, shapes=Shapes.of(chunk.like)), np.int64)
     assert found.shape == (CHAINS, 2, len(COUNTED), 4)
     for chain in range(CHAINS):
@@ -62,7 +62,7 @@ def test_a_very_long_chunk_does_not_overflow() -> None:
     """Where the lower 16 bits of all numbers, added up, have 33."""
     slots = 2**16 + 2
     chunk = chunk_of(np.zeros((1, slots), np.float32), rows_read=np.full((1, slots), 2**16 - 1, np.int32))
-    ((record, _, span),) = Span.by_record(chunk, np.zeros(1, int), np.full(1, slots), 0)
+    ((record, _, span, _),) = Span.by_record(chunk, np.zeros(1, int), np.full(1, slots), 0)
     found = np.asarray(digest.sums(record, span, shapes=Shapes.of(chunk.like)), np.int64)
     assert int((found[0, 1, 1] << 8 * np.arange(4)).sum()) == slots * (2**16 - 1)
 
@@ -77,7 +77,7 @@ def test_least_and_greatest_of_the_finite_draws_after_the_warm_up() -> None:
     wild[3, 5:8, 0] = np.nan, np.inf, -np.inf
     kept = [row for row in np.array(counted)[:, 0] if row not in draws[3, 5:8, 0]]
     chunk = chunk_of(wild)
-    ((record, _, span),) = Span.by_record(chunk, BEFORE, AFTER, WARMUP)
+    ((record, _, span, _),) = Span.by_record(chunk, BEFORE, AFTER, WARMUP)
     least, most = (np.asarray(of) for of in digest.extent(record, span, shapes=Shapes.of(chunk.like)))
     assert (least[0], most[0]) == (min(kept), max(kept))
     assert (least[1], most[1]) == (np.array(counted)[:, 1].min(), np.array(counted)[:, 1].max())

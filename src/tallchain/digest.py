@@ -73,11 +73,12 @@ class Span(NamedTuple):
     def by_record(cls, chunk: Chunk, before: np.ndarray, after: np.ndarray, num_warmup: int) -> Iterator[Group]:
         """Yield for every record of a chunk that has slots which chains it has, and their draws."""
         firsts = np.cumsum([0, *map(len, chunk.records)]).tolist()
-        for record, chains in zip(chunk.records, map(slice, firsts[:-1], firsts[1:]), strict=True):
+        is_own = chunk.is_own or (True,) * len(chunk.records)
+        for record, chains, own in zip(chunk.records, map(slice, firsts[:-1], firsts[1:]), is_own, strict=True):
             # As int32, whatever JAX's settings are.
             numbers = (np.asarray(of, np.int32) for of in (before[chains], after[chains], num_warmup))
             if record.shape[1]:
-                yield Group(record, chains, cls(*numbers))
+                yield Group(record, chains, cls(*numbers), own)
 
     def numbers(self, slots: int) -> tuple[Array, Array]:
         """Return by chain and slot the number of the draw, from 0 after the warm-up, and whether it was made."""
@@ -91,6 +92,8 @@ class Group(NamedTuple):
     record: Array
     chains: slice
     span: Span
+    is_own: bool = True
+    """Whether this process has made its draws."""
 
 
 def power_of_two(number: int) -> int:

@@ -103,6 +103,8 @@ class Chunk(NamedTuple):
     """Shapes of a recorded draw."""
     unwanted: tuple[str, ...] = ()
     """What must not be among the log ratios, "nan" or "inf"."""
+    is_own: tuple[bool, ...] = ()
+    """Which records this process has made; () for all."""
 
     def divided(self, used: int) -> Chunk:
         """Divide the records into parts of a few megabytes, without most of the slots that no chain has used."""

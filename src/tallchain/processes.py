@@ -33,13 +33,17 @@ def divided_by(rounds: Rounds | None) -> Callable[[Any, int], list[Any]]:
     return divided
 
 
-def apart_for(rounds: Rounds | None, *, keep: str, adapt: bool, has_checkpoint: bool) -> Crew | None:
-    """Return the processes if each keeps the draws of its own chains until the end of the run, and digests them.
+def apart_for(
+    rounds: Rounds | None, *, keep: str, adapt: bool, has_checkpoint: bool
+) -> tuple[Crew | None, Crew | None]:
+    """Return the processes if each keeps the draws of its own chains until the end; and if each counts what it makes.
 
     That is for moments, of which little is left at the end. Chains that travel between the parts of rows are with one
-    process after another; a checkpoint, and an adaptation, need the draws of all as they come.
+    process after another, and an adaptation needs the draws of all; a checkpoint has the moments of all as they come.
     """
-    return current() if keep == "moments" and rounds is None and not adapt and not has_checkpoint else None
+    if keep != "moments" or has_checkpoint:
+        return None, None
+    return (current() if rounds is None and not adapt else None), current()
 
 
 def num_places(kernel: Any) -> int:

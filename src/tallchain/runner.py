@@ -222,7 +222,8 @@ class Runner:
             self._exchange(self._crew, records)
         # JAX's own search does not see numbers that are packed.
         unwanted = tuple(what for what in ("nan", "inf") if getattr(jax.config, f"jax_debug_{what}s"))
-        return self.draw, Chunk(records, self.like, unwanted)
+        own = {group for group, _ in self._here()}
+        return self.draw, Chunk(records, self.like, unwanted, tuple(group in own for group in range(len(records))))
 
     def _exchange(self, crew: Crew, records: list[Any]) -> None:
         """Tell the other processes the draws of a chunk, and learn theirs."""
@@ -252,7 +253,8 @@ class Runner:
         here = {group for group, _ in self._here()}
         slots = [0 if self._is_apart and group not in here else self.slots for group in range(self._num_groups)]
         shapes = [(len(words), of, num_words(self.like)) for words, of in zip(self._words, slots, strict=True)]
-        return Chunk([jnp.zeros(shape, jnp.uint32) for shape in shapes], self.like)
+        own = tuple(group in here for group in range(self._num_groups))
+        return Chunk([jnp.zeros(shape, jnp.uint32) for shape in shapes], self.like, is_own=own)
 
     def __call__(self, *, last: int, turns: int) -> tuple[np.ndarray, Drawn]:
         """Run a chunk; return how many draws each chain has now, and those of the chunk, by chain and slot."""

@@ -209,7 +209,7 @@ def drawn(
     notes, is_one_start = notes_of(kernel.source), is_one(positions)
     called = Called(num_samples, num_chains, num_warmup, keep, thin, bool(adapt), bool(keep_warmup))
     has_checkpoint = checkpoint is not None
-    apart = apart_for(rounds, keep=keep, adapt=bool(adapt), has_checkpoint=has_checkpoint)
+    apart, counting = apart_for(rounds, keep=keep, adapt=bool(adapt), has_checkpoint=has_checkpoint)
     others = {"schedule": schedule, "recentre": recentre is not None, "scan": scan, "checkpoint": has_checkpoint}
     check_alike(kernel, initial, key, called._asdict() | others)
     with (
@@ -229,6 +229,7 @@ def drawn(
             store=saved.store if saved else InMemory,
             keep_warmup=bool(keep_warmup),
             apart=apart,
+            counting=counting,
         )
         kernel = warmup.started(kernel)
         first = schedule.at(kernel, 0)
@@ -254,6 +255,7 @@ def drawn(
                 run = run or runner(end.kernel).start(positions)
                 for stop in end.stops(int(run.draw.max())):
                     fill(recorder, run, stop, interrupt, report, saved)
+                    recorder.meet()
                     if not interrupt.is_set():
                         end.kernel, run = end.changed(stop, run, runner)
                 fill(recorder, run, num_draws, interrupt, report, saved)

@@ -47,19 +47,7 @@ class Bins:
         bins = self.counts.shape[1]
         middle, width = (of.astype(np.float64) for of in (self.middle, self.width))
         reach = np.maximum(most - middle, middle - least)
-        self._double(np.ceil(np.log2(np.maximum(reach / (width * (bins // 2)), 1))).astype(int))
-
-    def join(self, width: np.ndarray, counts: np.ndarray) -> None:
-        """Add counts of bins about the same middle, which may have become wider, or less wide."""
-        other = object.__new__(Bins)
-        other.middle, other.width, other.counts = self.middle, width, counts.copy()
-        doublings = np.rint(np.log2(width.astype(np.float64) / self.width)).astype(int)
-        self._double(np.maximum(doublings, 0))
-        other._double(np.maximum(-doublings, 0))
-        self.counts += other.counts
-
-    def _double(self, doublings: np.ndarray) -> None:
-        bins = self.counts.shape[1]
+        doublings = np.ceil(np.log2(np.maximum(reach / (width * (bins // 2)), 1))).astype(int)
         for i in np.flatnonzero(doublings):
             place = ((np.arange(bins) - bins // 2) >> min(doublings[i], 62)) + bins // 2
             self.counts[i] = np.bincount(place, self.counts[i], bins)

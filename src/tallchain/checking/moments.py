@@ -228,7 +228,9 @@ class Gatherer:
         self._num_warmup = num_warmup
         self._coordinates = coordinates
         self._apart = apart
-        """Processes that gather those of their own chains each, until all are put together."""
+        """Processes that gather the draws that they have made themselves, until all are put together."""
+        self._own: set[int] = set()
+        """Groups of chains that were with this process since the processes met."""
         self._made = np.zeros(num_chains, np.int64)
         """Draws of each chain, after the warm-up."""
         self._batches: dict[int, digest.Batches] = {}
@@ -243,6 +245,8 @@ class Gatherer:
             if group.chains.start not in self._batches:
                 empty = digest.Batches.empty(len(group.record), self._num_batches, shapes)
                 self._batches[group.chains.start] = empty
+            if not group.is_own:
+                continue
             least, most = digest.extent(group.record, group.span, shapes=shapes)
             self._added(group, chunk, Bins(np.asarray(least), np.asarray(most)))
 
@@ -253,11 +257,9 @@ class Gatherer:
         groups = [
             group
             for group in digest.Span.by_record(chunk, before, after, self._num_warmup)
-            if group.span.after.max() > self._num_warmup
+            if group.is_own and group.span.after.max() > self._num_warmup
         ]
-        shapes = self._shapes(chunk)
-        extents = [digest.extent(group.record, group.span, shapes=shapes) for group in groups]
-        grid = self._grid = self._laid(extents, shapes)
+        grid = self._grid = self._laid(groups, self._shapes(chunk))
         added = [self._added(group, chunk, grid) for group in groups]
 
         def take() -> None:
@@ -265,66 +267,70 @@ class Gatherer:
             for group, (batches, _), spread in zip(groups, added, fetched, strict=True):
                 grid.counts += spread.counts
                 self._batches[group.chains.start] = batches
-                made = np.maximum(group.span.after - self._num_warmup, 0)
+                self._own.add(group.chains.start)
                 if spread.products is not None:
                     self._products = self._products or Products(*np.shape(spread.mean))
-                    self._products.add(int((made - self._made[group.chains]).sum()), spread, grid.width)
-                self._made[group.chains] = made
+                    counted = np.maximum(group.span.after - np.maximum(group.span.before, self._num_warmup), 0)
+                    self._products.add(int(counted.sum()), spread, grid.width)
+            self._made = np.maximum(after - self._num_warmup, 0)
 
         return take
 
-    def _laid(self, extents: list[Any], shapes: digest.Shapes) -> Bins:
-        """Return bins that hold the draws of a chunk. Processes lay theirs over the first draws of all."""
-        most = np.full(shapes.num_coordinates, np.finfo(shapes.dtype).max, shapes.dtype)
-        held = [(np.asarray(low), np.asarray(high)) for low, high in extents] or [(most, -most)]
-        least, most = (np.array(of) for of in zip(*held, strict=True))
-        found = self._grid
-        if found is None:
-            every = [[least, most]]
-            if self._apart is not None:
-                every = self._apart.gather_arrays("the first draws", [least, most])
-            low, high = (np.concatenate(parts) for parts in zip(*every, strict=True))
-            found = Bins(low.min(0), high.max(0))
-        found.widen(least.min(0), most.max(0))
-        return found
+    def _laid(self, groups: list[digest.Group], shapes: digest.Shapes) -> Bins:
+        """Return bins that hold the draws of a chunk, those that other processes have made too."""
+        none = np.full(shapes.num_coordinates, np.finfo(shapes.dtype).max, shapes.dtype)
+        extents = [digest.extent(group.record, group.span, shapes=shapes) for group in groups] or [(none, -none)]
+        held = [np.array(of) for of in zip(*extents, strict=True)]
+        every = [held] if self._apart is None else self._apart.gather_arrays("the extent of draws", held)
+        least, most = (np.concatenate(parts) for parts in zip(*every, strict=True))
+        grid = self._grid or Bins(least.min(0), most.max(0))
+        grid.widen(least.min(0), most.max(0))
+        return grid
 
-    def put_together(self) -> None:
-        """Take what the other processes have gathered of their chains."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing that other processes have."""
+        return self._apart is None
+
+    def meet(self) -> None:
+        """Take the batches of chains that were with other processes; they may go on with this one."""
         if self._apart is None:
             return
-        for rank, arrays in enumerate(self._apart.gather_arrays("moments", self._leaves())):
+        said = [of for first in sorted(self._own) for of in (np.array(first), *map(np.asarray, self._batches[first]))]
+        self._own.clear()
+        size = 1 + len(digest.Batches._fields)
+        for rank, arrays in enumerate(self._apart.gather_arrays("batches of draws", said)):
+            for at in range(0, len(arrays) if rank != self._apart.rank else 0, size):
+                first, *batches = arrays[at : at + size]
+                self._batches[int(first)] = digest.Batches(*map(jax.device_put, batches))
+
+    def put_together(self) -> None:
+        """Take all that the other processes have gathered."""
+        self.meet()
+        if self._apart is None or self._grid is None:
+            return
+        of = self._products
+        products = [np.zeros(0)] * 3 if of is None else [np.array(of.count), of.mean, of.sums]
+        every = self._apart.gather_arrays("moments", [self._grid.counts, *products])
+        for rank, (counts, count, mean, sums) in enumerate(every):
             if rank == self._apart.rank:
                 continue
-            made, width, counts, count, mean, sums, *leaves = arrays
-            assert self._grid is not None
-            self._made = np.maximum(self._made, made)
-            self._grid.join(width, counts)
+            self._grid.counts += counts
             if len(sums):
                 self._products = self._products or Products(len(mean))
                 self._products.join(int(count), mean, sums)
-            for at in range(0, len(leaves), 1 + len(digest.Batches._fields)):
-                first, *batches = leaves[at : at + 1 + len(digest.Batches._fields)]
-                self._batches[int(first)] = digest.Batches(*map(jax.device_put, batches))
         self._apart = None
-
-    def _leaves(self) -> list[np.ndarray]:
-        """What the other processes are told."""
-        assert self._grid is not None
-        of = self._products
-        products = [np.zeros(0)] * 3 if of is None else [np.int64(of.count), of.mean, of.sums]
-        found = [self._made, self._grid.width, self._grid.counts, *products]
-        for first, batches in self._batches.items():
-            found += [np.int64(first), *map(np.asarray, batches)]
-        return list(map(np.asarray, found))
 
     def _shapes(self, chunk: Chunk) -> digest.Shapes:
         return digest.Shapes.of(chunk.like, self._coordinates)
 
     def _added(self, group: digest.Group, chunk: Chunk, grid: Bins) -> tuple[digest.Batches, digest.Spread]:
-        shapes = self._shapes(chunk)
+        shapes, record = self._shapes(chunk), group.record
+        # Chains that travel between parts of the rows come from another device.
+        device = record.device if isinstance(record, jax.Array) else None
         return digest.moments(
-            self._batches[group.chains.start],
-            group.record,
+            jax.device_put(self._batches[group.chains.start], device),
+            record,
             group.span,
             np.int32(self._size),
             digest.Grid(grid.middle, grid.width),

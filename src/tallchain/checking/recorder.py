@@ -74,6 +74,7 @@ class Recorder:
         keep_warmup: bool = False,
         coordinates: Coordinates | None = None,
         apart: Crew | None = None,
+        counting: Crew | None = None,
     ) -> None:
         self.num_rows = num_rows
         self.num_warmup = num_warmup
@@ -93,11 +94,15 @@ class Recorder:
         self._coordinates = coordinates
         self._apart = apart
         """Processes that keep the draws of their own chains each, until all are put together."""
+        self._counting = counting
+        """Processes that add up the decisions that they have made themselves, until all are put together."""
         self._is_here = np.ones(num_chains, bool)
         """Whether the draws of a chain are here."""
+        self._is_own = np.ones(num_chains, bool)
+        """Whether this process has made the last draws of a chain."""
         self._gatherer = None
         if with_moments:
-            self._gatherer = Gatherer(num_chains, num_samples, num_warmup, coordinates, apart)
+            self._gatherer = Gatherer(num_chains, num_samples, num_warmup, coordinates, counting)
         self._watch = watch
         self._make_store = store
         self._store: Store | None = None
@@ -135,8 +140,11 @@ class Recorder:
         What the device has to do for it is begun; the function returned does the rest.
         """
         before, after = self.draw, draw.astype(np.int64)
+        if self._counting is not None:
+            own = zip(chunk.records, chunk.is_own, strict=True)
+            self._is_own = np.concatenate([np.full(len(record), is_own) for record, is_own in own])
         if self._apart is not None:
-            self._is_here = np.concatenate([np.full(len(record), bool(record.shape[1])) for record in chunk.records])
+            self._is_here = self._is_own
         keepers = [keeper for keeper in (self._gatherer, self._watch) if keeper]
         others = [keeper.add(chunk, before, after) for keeper in keepers]
         divided, added = self._begin(chunk, before, after)
@@ -172,7 +180,8 @@ class Recorder:
         if not self._is_on_device:
             return chunk.divided(int((after - before).max())), []
         groups, shapes = list(Span.by_record(chunk, before, after, self.num_warmup)), Shapes.of(chunk.like)
-        added = [sums(group.record, group.span, shapes=shapes) for group in groups]
+        counted = [group for group in groups if group.is_own or self._counting is None]
+        added = [sums(group.record, group.span, shapes=shapes) for group in counted]
         if self.thin == 1:
             return chunk.divided(int((after - before).max())), added
         kept = power_of_two(-(-max(record.shape[1] for record in chunk.records) // self.thin))
@@ -195,16 +204,17 @@ class Recorder:
         """Add up the decisions of the warm-up, and the others, of some chains."""
         before = self.draw[chains]
         slot, skipped = np.arange(verdict.is_accepted.shape[1]), self._skipped(before, draw)
-        total = Tally.of(verdict, slot < (draw - before)[:, None])
-        warmup = Tally.of(verdict, slot < skipped[:, None]) if skipped.any() else Tally()
+        is_own = self._is_own[chains, None]
+        total = Tally.of(verdict, (slot < (draw - before)[:, None]) & is_own)
+        warmup = Tally.of(verdict, (slot < skipped[:, None]) & is_own) if skipped.any() else Tally()
         return warmup, total - warmup
 
     def _tallies(self, before: np.ndarray, after: np.ndarray, added: list[Any]) -> tuple[Tally, Tally]:
         """As `_tally`, of all chains, from what the device has added up."""
         parts = np.concatenate([np.asarray(each) for each in added]).sum(0, dtype=np.int64)  # (phase, field, byte)
         warmup, rest = (parts << 8 * np.arange(4)).sum(-1).tolist()
-        num_warmup = int(self._skipped(before, after)[self._is_here].sum())
-        return Tally(num_warmup, *warmup), Tally(int((after - before)[self._is_here].sum()) - num_warmup, *rest)
+        num_warmup = int(self._skipped(before, after)[self._is_own].sum())
+        return Tally(num_warmup, *warmup), Tally(int((after - before)[self._is_own].sum()) - num_warmup, *rest)
 
     def _skipped(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Draws of the warm-up, among those between."""
@@ -215,22 +225,34 @@ class Recorder:
         if self._store is None:
             self._store, self._like = self._make_store((*self._shape, num_words(like))), like
 
+    def meet(self) -> None:
+        """Tell the other processes about the chains that may now go on with them; all must call it."""
+        if self._gatherer:
+            self._gatherer.meet()
+
     def put_together(self) -> None:
         """Take the draws that the other processes have kept; all must call it."""
-        if self._apart is None or self._store is None:
-            return
-        tallies = np.array([dataclasses.astuple(each) for each in (self.total, self.warmup)], np.int64)
-        kept = self._kept_until(self.draw)
-        said = [np.flatnonzero(self._is_here), self._store.array[self._is_here, : kept.max()], tallies]
-        for rank, (chains, words, of) in enumerate(self._apart.gather_arrays("the draws that are kept", said)):
-            if rank != self._apart.rank:
-                for chain, held in zip(chains.tolist(), words, strict=True):
-                    self._store.write(chain, 0, held)
-                self.total += Tally(*of[0].tolist())
-                self.warmup += Tally(*of[1].tolist())
+        if self._apart is not None and self._store is not None:
+            self._take_kept(self._apart, self._store)
+        if self._counting is not None:
+            self._add_up(self._counting)
         if self._gatherer and self.draw.max() > self.num_warmup:
             self._gatherer.put_together()
-        self._is_here[:], self._apart, self._drawn = True, None, None
+        self._is_here, self._drawn = np.ones_like(self._is_here), None
+        self._apart = self._counting = None
+
+    def _take_kept(self, apart: Crew, store: Store) -> None:
+        kept = self._kept_until(self.draw)
+        said = [np.flatnonzero(self._is_here), store.array[self._is_here, : kept.max()]]
+        for rank, (chains, words) in enumerate(apart.gather_arrays("the draws that are kept", said)):
+            if rank != apart.rank:
+                for chain, held in zip(chains.tolist(), words, strict=True):
+                    store.write(chain, 0, held)
+
+    def _add_up(self, counting: Crew) -> None:
+        mine = np.array([dataclasses.astuple(each) for each in (self.total, self.warmup)], np.int64)
+        every = [of for (of,) in counting.gather_arrays("the decisions", [mine])]
+        self.total, self.warmup = (Tally(*of) for of in np.sum(every, 0).tolist())
 
     # ---- what a checkpoint has of it -------------------------------------------------------------
 
@@ -314,10 +336,10 @@ class Recorder:
 
     def _moments(self) -> Moments | None:
         """None if they are not wanted, or if the device or a process has failed, since the draws matter more."""
-        if self._apart is not None:
+        if self._gatherer is None or not self._gatherer.is_whole:
             return None
         try:
-            return self._gatherer.moments() if self._gatherer else None
+            return self._gatherer.moments()
         except RuntimeError:
             return None
 
