@@ -19,6 +19,7 @@ import numpy as np
 
 from tallchain.arrays import as_floats, inverse_of_lower
 from tallchain.bounds import Bound, Fitted, regression_bound
+from tallchain.bounds.bound import ROUNDING
 from tallchain.functions import as_function
 from tallchain.kernel import MetropolisHastings
 from tallchain.models.likelihood import regression_of
@@ -35,6 +36,7 @@ from tallchain.surrogates.passes import Passes, Terms, unravelled
 from tallchain.types import Array, Block, Posterior, Proposal, PyTree, Source
 from tallchain.weighing import Exact
 
+_MUCH = 2.0  # times as large as before may the largest bound become, until all rows get other weights to be drawn by
 _PIECE = 2**13  # new rows that are swept at a time: any number of them has the same programs
 
 
@@ -109,7 +111,7 @@ def num_empty(posterior: Posterior, source: Source) -> int:
     return len(_places(source))
 
 
-def _places(source: Stored) -> np.ndarray:
+def _places(source: Any) -> np.ndarray:
     """Places of the empty rows, in the order of the source."""
     return np.flatnonzero(np.asarray(weights_of(source.data))[: source.num_exact + source.num_rows] == 0)
 
@@ -140,7 +142,13 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
     assert isinstance(prepared.source, Stored)
     random, new = np.random.default_rng(seed), NewRows.of(rows)
     swept = _swept(prepared, new)
-    source, places = _filled(prepared.source, rows, random)
+    places = random.permutation(_places(prepared.source))[: len(weights_of(rows))]
+    if prepared.exact is not None:
+        assert swept.bound is not None
+        if not _is_bounded(prepared.exact.bound, swept.bound):
+            return None
+        places = _ranked(prepared.exact, swept.bound, places)
+    source = _filled(prepared.source, rows, places)
     reference, normal, distance = prepared.reference, None, 0.0
     if isinstance(reference, Reference):
         assert swept.terms is not None
@@ -155,35 +163,46 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
     else:
         surrogate = _added(reference.surrogate, swept.surrogate)
         reference = reference._replace(surrogate=surrogate)
-    exact = None
-    if prepared.exact is not None:
-        exact = _exact(prepared.exact, swept.bound, source, places)
-        if exact is None:
-            return None
-    changes: dict[str, Any] = {"source": source, "reference": reference, "surrogate": surrogate, "exact": exact}
-    changes |= {"normal": normal, "proposal": _around(prepared.proposal, normal)}
     parts: dict[str, Any] = {"proposal": _around(kernel.proposal, normal)}
     if kernel.surrogate is not None:
         parts["surrogate"] = surrogate
-    if isinstance(kernel.bound, Fitted) and exact is not None:
-        parts |= {"source": exact.source, "bound": exact.bound.fitted(exact.source)}
+    exact = prepared.exact
+    if exact is not None:
+        assert swept.bound is not None
+        before = kernel.bound if isinstance(kernel.bound, Fitted) else exact.bound.fitted(exact.source)
+        exact, bound = _exact(exact, before, swept.bound, source, places)
+        if isinstance(kernel.bound, Fitted):
+            parts |= {"source": exact.source, "bound": bound}
+    if "source" in parts:
+        pass  # drawn by weight
     elif jax.tree.leaves(kernel.source)[0] is jax.tree.leaves(prepared.source)[0]:
         parts["source"] = replace(kernel.source, data=source.data)  # the same rows, in the same memory
     else:
-        parts["source"] = _filled(kernel.source, rows, random)[0]
+        own = random.permutation(_places(kernel.source))[: len(places)]
+        parts["source"] = _filled(kernel.source, rows, own)
+    changes: dict[str, Any] = {"source": source, "reference": reference, "surrogate": surrogate, "exact": exact}
+    changes |= {"normal": normal, "proposal": _around(prepared.proposal, normal)}
     read = len(weights_of(rows)) * (1 if exact is None else 2)
     now = dataclasses.replace(prepared, **changes)
     return Grown(now, replace(kernel, **parts), distance, new, read)
 
 
-def rehearse(prepared: Prepared) -> NewRows:
-    """Compile what `grown` needs, so that the first new rows do not wait for it; return rows to try other things on."""
+def rehearsed(prepared: Prepared) -> tuple[Prepared, NewRows]:
+    """Compile what `grown` needs, so that the first new rows do not wait for it, and draw empty rows as others are.
+
+    Returns new rows to try other things on, too.
+    """
     assert isinstance(prepared.source, Stored)
     one = jax.tree.map(lambda leaf: np.array(leaf[:1]), prepared.source.data)
     weights_of(one)[:] = 0
     new = NewRows.of(one)
     _swept(prepared, new)
-    return new
+    exact, source = prepared.exact, prepared.source
+    if exact is not None:
+        weights = _mimicked(exact.bound.weights_of(source), source)
+        drawn = WithReplacement.of_stored(source, exact.source.batch_size, weights)
+        prepared = dataclasses.replace(prepared, exact=dataclasses.replace(exact, source=drawn))
+    return prepared, new
 
 
 def terms_of(prepared: Prepared, rows: PyTree) -> Terms | None:
@@ -257,10 +276,8 @@ def _swept(prepared: Prepared, new: NewRows) -> _Swept:
     return _Swept(terms, surrogate, bound)
 
 
-def _filled(source: Any, rows: PyTree, random: np.random.Generator) -> tuple[Any, np.ndarray]:
-    """Write rows to empty places, chosen at random: windows of a source have rows of all times. Return the places."""
-    count = len(weights_of(rows))
-    places = random.permutation(_places(source))[:count]
+def _filled(source: Any, rows: PyTree, places: np.ndarray) -> Any:
+    """Write rows to places."""
     first, last = source.num_exact, source.num_exact + source.num_rows
 
     def written(leaf: Array, new: np.ndarray) -> Array:
@@ -274,7 +291,12 @@ def _filled(source: Any, rows: PyTree, random: np.random.Generator) -> tuple[Any
         held[last:] = held[first : first + len(held) - last]  # the first rows again, so that no window wraps around
         return jax.device_put(held)
 
-    return replace(source, data=jax.tree.map(written, source.data, rows)), places
+    return replace(source, data=jax.tree.map(written, source.data, rows))
+
+
+def _is_bounded(bound: Bound, more: Bound) -> bool:
+    """Whether the new rows have bounds of the same kind."""
+    return bool(np.all(np.isfinite(more.constants))) and (bound.outside is None) == (more.outside is None)
 
 
 def _flat(position: PyTree) -> np.ndarray:
@@ -331,20 +353,39 @@ def _around(proposal: Proposal, normal: Laplace | None) -> Proposal:
     return replace(proposal, laplace=normal) if isinstance(proposal, PCN) and normal is not None else proposal
 
 
-def _exact(exact: Exact, more: Bound | None, source: Stored, places: np.ndarray) -> Exact | None:
-    """Draw all rows by their weights, the new ones too; None if one of these has no bound."""
-    bound = exact.bound
-    assert more is not None
-    if not np.all(np.isfinite(more.constants)) or (bound.outside is None) != (more.outside is None):
-        return None
+def _ranked(exact: Exact, more: Bound, places: np.ndarray) -> np.ndarray:
+    """Return the places in the order of the new rows: the larger the constant of a row, the oftener its place comes."""
+    assert exact.source.share is not None
+    found = np.empty_like(places)
+    often = np.argsort(np.asarray(exact.source.share)[places], kind="stable")
+    found[np.argsort(-more.constants[: len(places)], kind="stable")] = places[often]
+    return found
 
-    def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        found = np.array(old)
-        found[places] = new[: len(places)]
-        return found
 
-    outside = None if bound.outside is None or more.outside is None else joined(bound.outside, more.outside)
-    constants, sizes = joined(bound.constants, more.constants), joined(bound.sizes, more.sizes)
-    bound = replace(bound, constants=constants, outside=outside, sizes=sizes)
-    drawn = WithReplacement.of_stored(source, exact.source.batch_size, bound.weights_of(source))
-    return dataclasses.replace(exact, bound=bound, source=drawn)
+def _exact(exact: Exact, bound: Fitted, more: Bound, source: Stored, places: np.ndarray) -> tuple[Exact, Fitted]:
+    """Bound the new rows too. They are drawn as often as their places were to be, unless some need it much oftener."""
+    held, count = exact.bound, len(places)
+    for old, new in ((held.constants, more.constants), (held.sizes, more.sizes), (held.outside, more.outside)):
+        if old is not None and new is not None:
+            # In place: a larger constant holds as well, for the fit before, and for another update of it.
+            old[places] = np.maximum(old[places], new[:count])
+    assert exact.source.share is not None
+    share = np.asarray(exact.source.share)[places]
+    largest = {"inside": float(np.max(share * more.constants[:count])), "size": float(np.max(more.sizes[:count]))}
+    largest["rounding"] = ROUNDING * float(np.max(share * more.sizes[:count]))
+    if held.outside is not None and more.outside is not None:
+        largest["outside"] = float(np.max(share * more.outside[:count]))
+    if largest["inside"] > _MUCH * float(bound.inside):
+        drawn = WithReplacement.of_stored(source, exact.source.batch_size, _mimicked(held.weights_of(source), source))
+        return dataclasses.replace(exact, source=drawn), held.fitted(drawn)
+    wider = {name: as_floats(max(float(getattr(bound, name)), value)) for name, value in largest.items()}
+    drawn = replace(exact.source, data=source.data)
+    return dataclasses.replace(exact, source=drawn), replace(bound, **wider)
+
+
+def _mimicked(weights: np.ndarray, source: Stored) -> np.ndarray:
+    """Give empty rows the weights of others: a row that takes a place then needs no other table to be drawn from."""
+    places, found = _places(source), np.array(weights)
+    there = np.setdiff1d(np.random.default_rng(len(places)).choice(len(found), 2 * len(places) + 8), places)
+    found[places] = found[np.resize(there, len(places))] if len(there) else found.mean()
+    return found

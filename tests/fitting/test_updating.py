@@ -15,6 +15,7 @@ from scipy import stats
 import tallchain as tc
 from conftest import SEED
 from tallchain import growth
+from tallchain.bounds import regression_bound
 from tallchain.fitting.arriving import arrived
 from tallchain.fitting.drifting import score_p_value
 from tallchain.fitting.fit import _Given
@@ -154,6 +155,30 @@ def test_sums_and_rows_are_those_of_all_rows(mixed: tc.Fit) -> None:
     assert len(fit.predict(new.head(3)).mean) == 3
 
 
+@pytest.mark.slow
+def test_an_exact_test_stays_exact() -> None:
+    """New rows have bounds, and are drawn as often as the share that they count for says."""
+    frames = [frame_of(N, 0), *(frame_of(MORE, k).assign(age=lambda of, k=k: (1 + 0.1 * k) * of.age) for k in (1, 2))]
+    fit = tc.fit("better ~ scale(age)", frames[0], family="bernoulli", room=0.2, **QUIET)
+    for more in frames[1:]:
+        fit = fit.update(more, progress=False)
+    kernel, held = fit.trace.kernel, fit.prepared.exact.bound
+    assert fit.facts.trust.is_exact
+    source = kernel.source
+    rows = {name: np.asarray(of)[: source.num_rows] for name, of in source.data.items()}
+    is_there, share = rows["weight"] > 0, np.asarray(source.share)
+    assert is_there.sum() == N + 2 * MORE
+    around = tc.surrogates.Laplace.of_precision(held.position, np.asarray(held.inverse).T @ np.asarray(held.inverse))
+    again = regression_bound(fit.prepared.posterior, tc.WithReplacement(rows, 1), around)
+    np.testing.assert_allclose(held.constants[is_there], again.constants[is_there], rtol=1e-3)
+    assert float(kernel.bound.inside) >= np.max((share * held.constants)[is_there]) * (1 - 1e-6)
+    mean, sd = frames[0].age.mean(), frames[0].age.std(ddof=0)
+    whole = pd.concat(frames).assign(z=lambda of: (of.age - mean) / sd)
+    mine, its = fit.summary(), tc.fit("better ~ z", whole, family="bernoulli", **QUIET).summary()
+    mine, its = (of[["mean", "mcse"]].to_numpy() for of in (mine, its))
+    assert np.abs((mine[:, 0] - its[:, 0]) / np.hypot(mine[:, 1], its[:, 1])).max() < 4.5
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -270,7 +295,7 @@ def test_few_rows_are_not_said_to_drift(means: tc.Fit) -> None:
     audit = fit.audit(num_decisions=4, num_trials=4, progress=False)  # the kernel has room for more rows than there are
     assert audit.num_rows == fit.facts.num_rows == N + 10
     assert not fit.facts.is_grave
-    fit = fit.update(rows_of(290, 5), progress=False)  # with the ten before, of a posterior that had none of them
+    fit = fit.update(rows_of(290, 5, TRUTH + 0.4), progress=False)  # with the ten before, of a posterior without them
     assert "300 new rows against the posterior before them: p = " in fit.facts.findings[-1]
     assert [each.code for each in fit.facts.advice if each.is_grave] == ["drift"]
     assert fit.pending is None

@@ -123,9 +123,9 @@ def fit(
         given = given.with_room(room) if room else given.shuffled()
         release()
         prepared = model if isinstance(model, Prepared) else _prepared(given, seed, progress=progress)
-        key, kernel = make_key(seed), prepared.kernel(acceptance, proposal)
-        if room:
-            prepared = rehearsed(prepared, key)
+        key = make_key(seed)
+        prepared = rehearsed(prepared, key) if room else prepared
+        kernel = prepared.kernel(acceptance, proposal)
         chains = num_chains or num_chains_for(kernel)
         release()
         starts = dispersed(prepared, fold_in(key, 1), chains)

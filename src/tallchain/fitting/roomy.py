@@ -10,12 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from tallchain import growth
 from tallchain.checking.joining import last_positions
 from tallchain.coordinates import parameters_of
 from tallchain.fitting.arriving import Arrived, with_weights
 from tallchain.fitting.held import Held
-from tallchain.growth import rehearse, rows_of, with_room
+from tallchain.growth import rows_of, with_room
 from tallchain.kernel import MetropolisHastings
+from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
@@ -59,13 +61,14 @@ def prepared_with_room(
     del held, rows
     mean = jax.tree.map(lambda leaf: np.mean(leaf, 0, dtype=np.float64).astype(leaf.dtype), last_positions(trace))
     prepared = prepare(posterior, source, parameters_of(posterior, mean), seed=seed, progress=progress)
+    prepared = rehearsed(prepared, make_key(seed))
     return prepared, prepared.kernel(**fit.given)
 
 
 def rehearsed(prepared: Prepared, key: Array) -> Prepared:
     """Compile what the first update needs, in the time of the fit."""
     began = time.perf_counter()
-    new = rehearse(prepared)
+    prepared, new = growth.rehearsed(prepared)
     if not prepared.is_exact and isinstance(prepared.scored, Influence):
         residual_scores(prepared.posterior, new, prepared.surrogate, prepared.positions(key, SCORED))
     return dataclasses.replace(prepared, seconds=prepared.seconds + time.perf_counter() - began)
