@@ -2,7 +2,9 @@
 
 `python -m benchmarks.updates [--rows 10000000]` writes results/updates.json. A process fits a table with room for more,
 adds 1 % of its rows three times, and fits all of these rows anew, by a regression without groups (an exact test) and
-one with 1000 groups, in turns. The seconds of the draws are subtracted: "the draws" are those of sampling alone.
+one with 1000 groups, in turns. What comes before the draws is reading the new rows, comparing them with the posterior
+before, the sums, and getting ready to sample; the rest is the draws: making them, judging whether they are enough, and
+the summary of every parameter.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def child(name: str, num_rows: int) -> dict[str, Any]:
     for more in parts[1:]:
         began = time.perf_counter()
         fit = fit.update(more, progress=False)
-        updates.append({"seconds": time.perf_counter() - began, "draws": fit.trace.seconds})
+        seconds = time.perf_counter() - began
+        before = sum(of.seconds for of in fit.facts.stages if of.name not in ("sampling", "scan of all rows"))
+        updates.append({"seconds": seconds, "before": before, "sampling": fit.trace.seconds})
     whole = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
     began = time.perf_counter()
     anew = tc.fit(FORMULAS[name], whole, **options)
@@ -80,10 +84,12 @@ def pieces() -> dict[str, str]:
     """For docs/scale.md."""
     lines = []
     for name, runs in load("updates").results.items():
-        shares = [[(of["seconds"] - of["draws"]) / each["anew"] for of in each["updates"]] for each in runs]
-        draws = np.median([of["draws"] / each["anew"] for each in runs for of in each["updates"]])
-        first, later = np.median([each[0] for each in shares]), np.median([each[1:] for each in shares])
-        lines.append([name, *(f"{100 * share:.1f} %" for share in (first, later, draws))])
+        before, whole = (
+            np.array([[of[what] / each["anew"] for of in each["updates"]] for each in runs])
+            for what in ("before", "seconds")
+        )
+        shares = np.median(before[:, 0]), np.median(before[:, 1:]), np.median(whole - before)
+        lines.append([name, *(f"{100 * share:.1f} %" for share in shares)])
     return {"updates": table(["", "the first update", "those after it", "and the draws"], lines)}
 
 

@@ -41,7 +41,7 @@ PLAN = [
     {"checking": ("checking",)},
     {"checkpoints": ("checkpoints",)},
     {"sample": ("sample", "ending", "resuming", "processes", "rounds", "starts", "warmup", "tuning")},
-    {"prepare": ("prepare", "prepared", "weighing", "growth")},
+    {"prepare": ("prepare", "prepared", "weighing", "growth", "room")},
     {"plots": ("plots",)},
     {"report": ("report",)},
     {"fitting": ("fitting",)},

@@ -1,8 +1,4 @@
-"""Rows that come later: room for them among the rows of a posterior, and sums that grow by theirs alone.
-
-A row of weight 0 has no part in a likelihood. If there are some among the rows, at random places, each is the place of
-a row to come: nothing changes its shape, and no program is compiled anew. While places are empty a decision reads that
-many more rows for the same variance, as if there were so many more rows.
+"""Rows that come later: they take the places of empty ones (`tallchain.room`), and sums grow by theirs alone.
 
 At the reference r the sums of the surrogate, and of the log posterior and its derivatives, grow by those of the new
 rows. With g and H the gradient and the negative Hessian of the log posterior at r, the mode moves by H^-1 g.
@@ -12,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,103 +17,23 @@ import numpy as np
 from tallchain.arrays import as_floats, inverse_of_lower
 from tallchain.bounds import Bound, Fitted, regression_bound
 from tallchain.bounds.bound import ROUNDING
-from tallchain.functions import as_function
 from tallchain.kernel import MetropolisHastings
-from tallchain.models.likelihood import regression_of
 from tallchain.parts import part, replace, set_fields
 from tallchain.prepared import Prepared
 from tallchain.proposals import PCN, Laplace
+from tallchain.room import has_weights, places_of, weights_of
 from tallchain.sources import WithReplacement
 from tallchain.sources.copying import allocate
 from tallchain.sources.rows import on_host, slice_rows
 from tallchain.sources.stored import Stored
 from tallchain.sources.sweeping import Piece, add, sweep
-from tallchain.surrogates import Predictors, Reference, Taylor
+from tallchain.surrogates import Influence, Predictors, Reference, Taylor
 from tallchain.surrogates.passes import Passes, Terms, unravelled
-from tallchain.types import Array, Block, Posterior, Proposal, PyTree, Source
+from tallchain.types import Array, Block, Posterior, Proposal, PyTree
 from tallchain.weighing import Exact
 
 _MUCH = 2.0  # times as large as before may the largest bound become, until all rows get other weights to be drawn by
 _PIECE = 2**13  # new rows that are swept at a time: any number of them has the same programs
-
-
-class Slot(NamedTuple):
-    """A row, or room for one, of a posterior whose rows have no weights of their own."""
-
-    row: PyTree
-    weight: Any
-    """1; or 0, where there is no row yet."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SlotLogLikelihood:
-    """The log likelihood of a `Slot`."""
-
-    log_likelihood: Any
-
-    def __call__(self, position: PyTree, slot: Slot) -> Array:
-        """Return that of its row, or 0."""
-        return slot.weight * self.log_likelihood(position, slot.row)
-
-
-# ---- room ----------------------------------------------------------------------------------------
-
-
-def with_room(posterior: Posterior, rows: PyTree, num_empty: int) -> tuple[Posterior, PyTree]:
-    """Return a posterior, and its rows followed by some of them again with weight 0, which later rows replace."""
-    posterior, rows = weighted(posterior, rows)
-    again = np.arange(num_empty) % len(weights_of(rows))
-    rows = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[again]]), rows)
-    weights_of(rows)[len(again) and -len(again) :] = 0
-    return posterior, rows
-
-
-def weighted(posterior: Posterior, rows: PyTree) -> tuple[Posterior, PyTree]:
-    """Give every row a weight, if rows have none."""
-    rows = jax.tree.map(np.asarray, rows)
-    if has_weights(posterior, rows):
-        return posterior, rows
-    ones = np.ones(len(jax.tree.leaves(rows)[0]), np.float32)
-    if regression_of(posterior) is not None:
-        return posterior, rows | {"weight": ones}
-    return replace(posterior, log_likelihood=as_function(SlotLogLikelihood(posterior.log_likelihood))), Slot(rows, ones)
-
-
-def has_weights(posterior: Posterior, rows: PyTree) -> bool:
-    """Whether rows have weights that count in the likelihood: only these rows may have places for others.
-
-    A column "weight" of a posterior of own functions is a number like any other.
-    """
-    return isinstance(rows, Slot) or (regression_of(posterior) is not None and "weight" in rows)
-
-
-def weights_of(rows: PyTree) -> Any:
-    """Return the weights of the rows."""
-    return rows.weight if isinstance(rows, Slot) else rows["weight"]
-
-
-def rows_of(posterior: Posterior, source: Stored) -> PyTree:
-    """Return the rows of a source, on the host, each once and without the empty ones."""
-    rows = jax.tree.map(lambda leaf: np.asarray(leaf)[: source.num_data], source.data)
-    if not has_weights(posterior, rows):
-        return rows
-    is_there = np.asarray(weights_of(rows)) > 0
-    return rows if is_there.all() else jax.tree.map(lambda leaf: leaf[is_there], rows)
-
-
-def num_empty(posterior: Posterior, source: Source) -> int:
-    """How many rows may come without a new program."""
-    if not isinstance(source, Stored) or not has_weights(posterior, source.data):
-        return 0
-    return len(_places(source))
-
-
-def _places(source: Any) -> np.ndarray:
-    """Places of the empty rows, in the order of the source."""
-    return np.flatnonzero(np.asarray(weights_of(source.data))[: source.num_exact + source.num_rows] == 0)
-
-
-# ---- growing -------------------------------------------------------------------------------------
 
 
 class Grown(NamedTuple):
@@ -142,7 +59,7 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
     assert isinstance(prepared.source, Stored)
     random, new = np.random.default_rng(seed), NewRows.of(rows)
     swept = _swept(prepared, new)
-    places = random.permutation(_places(prepared.source))[: len(weights_of(rows))]
+    places = random.permutation(places_of(prepared.source))[: len(weights_of(rows))]
     if prepared.exact is not None:
         assert swept.bound is not None
         if not _is_bounded(prepared.exact.bound, swept.bound):
@@ -178,11 +95,12 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
     elif jax.tree.leaves(kernel.source)[0] is jax.tree.leaves(prepared.source)[0]:
         parts["source"] = replace(kernel.source, data=source.data)  # the same rows, in the same memory
     else:
-        own = random.permutation(_places(kernel.source))[: len(places)]
+        own = random.permutation(places_of(kernel.source))[: len(places)]
         parts["source"] = _filled(kernel.source, rows, own)
     changes: dict[str, Any] = {"source": source, "reference": reference, "surrogate": surrogate, "exact": exact}
     changes |= {"normal": normal, "proposal": _around(prepared.proposal, normal)}
     read = len(weights_of(rows)) * (1 if exact is None else 2)
+    changes["scored"] = _of_source(prepared.scored, posterior=prepared.posterior, **changes)
     now = dataclasses.replace(prepared, **changes)
     return Grown(now, replace(kernel, **parts), distance, new, read)
 
@@ -198,6 +116,7 @@ def rehearsed(prepared: Prepared) -> tuple[Prepared, NewRows]:
     new = NewRows.of(one)
     _swept(prepared, new)
     exact, source = prepared.exact, prepared.source
+    _filled(source, one, places_of(source)[:1])  # what is written to must be got from the system first
     if exact is not None:
         weights = _mimicked(exact.bound.weights_of(source), source)
         drawn = WithReplacement.of_stored(source, exact.source.batch_size, weights)
@@ -294,6 +213,14 @@ def _filled(source: Any, rows: PyTree, places: np.ndarray) -> Any:
     return replace(source, data=jax.tree.map(written, source.data, rows))
 
 
+def _of_source(scored: Any, *, posterior: Posterior, source: Stored, surrogate: Any, normal: Any, **_: Any) -> Any:
+    """Return scores, or what finds them, without the rows before: they would stay in memory."""
+    if isinstance(scored, Influence):
+        return dataclasses.replace(scored, source=source)
+    sized, options = scored.args[0], scored.keywords
+    return partial(scored.func, sized, posterior, source, surrogate, normal, **options)
+
+
 def _is_bounded(bound: Bound, more: Bound) -> bool:
     """Whether the new rows have bounds of the same kind."""
     return bool(np.all(np.isfinite(more.constants))) and (bound.outside is None) == (more.outside is None)
@@ -385,7 +312,7 @@ def _exact(exact: Exact, bound: Fitted, more: Bound, source: Stored, places: np.
 
 def _mimicked(weights: np.ndarray, source: Stored) -> np.ndarray:
     """Give empty rows the weights of others: a row that takes a place then needs no other table to be drawn from."""
-    places, found = _places(source), np.array(weights)
+    places, found = places_of(source), np.array(weights)
     there = np.setdiff1d(np.random.default_rng(len(places)).choice(len(found), 2 * len(places) + 8), places)
     found[places] = found[np.resize(there, len(places))] if len(there) else found.mean()
     return found

@@ -14,7 +14,7 @@ from scipy import stats
 
 import tallchain as tc
 from conftest import SEED
-from tallchain import growth
+from tallchain import growth, room
 from tallchain.bounds import regression_bound
 from tallchain.fitting.arriving import arrived
 from tallchain.fitting.drifting import score_p_value
@@ -35,7 +35,7 @@ def rows_of(count: int, seed: int, truth: np.ndarray = TRUTH) -> np.ndarray:
 
 
 def empty_of(fit: tc.Fit) -> int:
-    return growth.num_empty(fit.prepared.posterior, fit.prepared.source)
+    return room.num_empty(fit.prepared.posterior, fit.prepared.source)
 
 
 def log_likelihood(mean: Any, row: Any) -> Any:
@@ -136,7 +136,7 @@ def test_sums_and_rows_are_those_of_all_rows(mixed: tc.Fit) -> None:
     fit = mixed.update(new, progress=False)
     surrogate, source = fit.prepared.surrogate, fit.prepared.source
     assert isinstance(surrogate, Predictors)
-    held = growth.rows_of(fit.prepared.posterior, source)
+    held = room.rows_of(fit.prepared.posterior, source)
     assert len(held["x"]) == N + MORE
     age = np.concatenate([frame_of(N, 0).age, new.age])
     scaled = (age - frame_of(N, 0).age.mean()) / frame_of(N, 0).age.std(ddof=0)  # by what was learned before
@@ -225,12 +225,12 @@ def test_bad_calls_are_refused(means: tc.Fit, rows: Any, options: dict[str, Any]
 def test_a_column_weight_of_own_functions_is_a_number_like_any_other() -> None:
     posterior = tc.Posterior(lambda b: 0.0 * b, lambda b, row: -row["weight"] * (b - row["y"]) ** 2)
     rows = {"y": np.arange(3, dtype=np.float32), "weight": np.array([0, 1, 2], np.float32)}
-    assert growth.num_empty(posterior, tc.WithReplacement(rows, 1)) == 0
-    made, slots = growth.with_room(posterior, rows, 2)
-    assert isinstance(slots, growth.Slot)
+    assert room.num_empty(posterior, tc.WithReplacement(rows, 1)) == 0
+    made, slots = room.with_room(posterior, rows, 2)
+    assert isinstance(slots, room.Slot)
     np.testing.assert_array_equal(slots.row["weight"], [0, 1, 2, 0, 1])
     np.testing.assert_array_equal(slots.weight, [1, 1, 1, 0, 0])
-    assert growth.has_weights(made, slots)
+    assert room.has_weights(made, slots)
 
 
 def regression_fit(**options: Any) -> Any:

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from tallchain.fitting.held import Held
-from tallchain.growth import Slot, has_weights
 from tallchain.models.design import row_offset, row_weights
 from tallchain.models.likelihood import RegressionLogLikelihood, regression_of
+from tallchain.room import Slot, has_weights
 from tallchain.sources.rows import take_data
 from tallchain.types import Posterior, PyTree
 from tallchain.validation import brief

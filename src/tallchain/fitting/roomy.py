@@ -15,12 +15,12 @@ from tallchain.checking.joining import last_positions
 from tallchain.coordinates import parameters_of
 from tallchain.fitting.arriving import Arrived, with_weights
 from tallchain.fitting.held import Held
-from tallchain.growth import rows_of, with_room
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
+from tallchain.room import rows_of, with_room
 from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
 from tallchain.surrogates import Influence

@@ -26,12 +26,13 @@ from tallchain.fitting.gathering import Asked, facts_of
 from tallchain.fitting.held import Held, Pending
 from tallchain.fitting.roomy import SCORED, of_present, prepared_with_room, sample_of
 from tallchain.fitting.running import Limits, run
-from tallchain.growth import Grown, grown, num_empty, terms_of
+from tallchain.growth import Grown, grown, terms_of
 from tallchain.kernel import MetropolisHastings
 from tallchain.keys import fold_in, make_key
 from tallchain.models.regression import with_rows
 from tallchain.prepared import Prepared
 from tallchain.report import Advice
+from tallchain.room import num_empty
 from tallchain.sources.stored import Stored
 from tallchain.surrogates import Influence
 from tallchain.surrogates.influence import residual_scores
