@@ -20,7 +20,7 @@ from tallchain.keys import make_key
 from tallchain.models import Regression
 from tallchain.prepare import prepare
 from tallchain.prepared import Prepared
-from tallchain.room import rows_of, with_room
+from tallchain.room import num_empty, rows_of, with_room
 from tallchain.sources import as_shuffled
 from tallchain.sources.stored import Stored
 from tallchain.surrogates import Influence
@@ -40,9 +40,12 @@ def check_room(room: Any) -> float:
 
 
 def shuffled_with_room(posterior: Posterior, rows: PyTree, room: float) -> tuple[Posterior, Stored]:
-    """Return a posterior, and a source of its rows and empty ones."""
-    count = len(jax.tree.leaves(rows)[0])
-    posterior, rows = with_room(posterior, rows, math.ceil(room * count))
+    """Return a posterior, and a source of its rows and empty ones, as a share of them."""
+    return _shuffled(posterior, rows, math.ceil(room * len(jax.tree.leaves(rows)[0])))
+
+
+def _shuffled(posterior: Posterior, rows: PyTree, num: int) -> tuple[Posterior, Stored]:
+    posterior, rows = with_room(posterior, rows, num)
     source = as_shuffled("fit", rows, None)
     assert isinstance(source, Stored)
     return posterior, source
@@ -57,7 +60,10 @@ def prepared_with_room(
     assert isinstance(before.source, Stored)
     held = rows_of(before.posterior, before.source)
     rows = jax.tree.map(lambda *parts: np.concatenate(parts), held, with_weights(before.posterior, new.rows, held))
-    posterior, source = shuffled_with_room(before.posterior, rows, room)
+    # As many rows as before, empty ones included, have the same programs.
+    left = num_empty(before.posterior, before.source) - new.num_rows
+    num = left if left > 0 else math.ceil(room * len(jax.tree.leaves(rows)[0]))
+    posterior, source = _shuffled(before.posterior, rows, num)
     del held, rows
     mean = jax.tree.map(lambda leaf: np.mean(leaf, 0, dtype=np.float64).astype(leaf.dtype), last_positions(trace))
     prepared = prepare(posterior, source, parameters_of(posterior, mean), seed=seed, progress=progress)
