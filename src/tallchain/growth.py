@@ -69,11 +69,6 @@ def grown(prepared: Prepared, kernel: MetropolisHastings, rows: PyTree, seed: in
     reference, normal, distance = prepared.reference, None, 0.0
     if isinstance(reference, Reference):
         assert swept.terms is not None
-        if not swept.terms.is_finite:
-            raise ValueError(
-                "`fit.update(new_rows)`: the log likelihood of a new row, or a derivative, is not finite near the mode "
-                "of the rows before. Look for extreme values in the new rows."
-            )
         reference = _with_terms(reference, swept.terms)
         surrogate = _of_reference(prepared, reference)
         normal, distance = _moved(reference)
@@ -126,14 +121,23 @@ def rehearsed(prepared: Prepared) -> tuple[Prepared, NewRows]:
 
 def terms_of(prepared: Prepared, rows: PyTree) -> Terms | None:
     """Return sums over new rows at the reference; None where there is no mode."""
-    reference, posterior = prepared.reference, prepared.posterior
+    if has_weights(prepared.posterior, rows):
+        return _terms(prepared, NewRows.of(rows))
+    return _terms(prepared, WithReplacement.of_checked(rows, len(jax.tree.leaves(rows)[0]), 1))
+
+
+def _terms(prepared: Prepared, new: WithReplacement) -> Terms | None:
+    reference = prepared.reference
     if not isinstance(reference, Reference):
         return None
-    if has_weights(posterior, rows):
-        new = NewRows.of(rows)
-    else:
-        new = WithReplacement.of_checked(rows, len(jax.tree.leaves(rows)[0]), 1)
-    return Passes(posterior, new, reference.position)(_flat(reference.position), np.eye(reference.gradient.size))
+    passes = Passes(prepared.posterior, new, reference.position)
+    terms = passes(_flat(reference.position), np.eye(reference.gradient.size))
+    if not terms.is_finite:
+        raise ValueError(
+            "`fit.update(new_rows)`: the log likelihood of a new row, or a derivative, is not finite near the mode of "
+            "the rows before. Look for extreme values in the new rows."
+        )
+    return terms
 
 
 @part
@@ -177,10 +181,10 @@ class _Swept(NamedTuple):
 
 
 def _swept(prepared: Prepared, new: NewRows) -> _Swept:
-    posterior, reference, terms, surrogate, bound = prepared.posterior, prepared.reference, None, None, None
+    posterior, reference, surrogate, bound = prepared.posterior, prepared.reference, None, None
+    terms = _terms(prepared, new)
     if isinstance(reference, Reference):
-        passes = Passes(posterior, new, reference.position)
-        terms = passes(_flat(reference.position), np.eye(reference.gradient.size))
+        pass  # whose sums say it all
     elif isinstance(held := reference.surrogate, Predictors):
         surrogate = Predictors(posterior, new, held.position, order=held.order, reach=held.reach)
     else:

@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tallchain.functions import as_function
@@ -35,16 +36,17 @@ class SlotLogLikelihood:
     log_likelihood: Any
 
     def __call__(self, position: PyTree, slot: Slot) -> Array:
-        """Return that of its row, or 0."""
-        return slot.weight * self.log_likelihood(position, slot.row)
+        """Return that of its row, or 0: minus infinity times 0 would not be 0."""
+        return jnp.where(slot.weight > 0, self.log_likelihood(position, slot.row), 0)
 
 
 def with_room(posterior: Posterior, rows: PyTree, num_empty: int) -> tuple[Posterior, PyTree]:
     """Return a posterior, and its rows followed by some of them again with weight 0, which later rows replace."""
     posterior, rows = weighted(posterior, rows)
-    again = np.arange(num_empty) % len(weights_of(rows))
+    count = len(weights_of(rows))
+    again = np.arange(num_empty) % count
     rows = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[again]]), rows)
-    weights_of(rows)[len(again) and -len(again) :] = 0
+    weights_of(rows)[count:] = 0
     return posterior, rows
 
 

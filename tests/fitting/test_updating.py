@@ -97,6 +97,13 @@ def test_without_room_all_rows_are_prepared_again(means: tc.Fit) -> None:
     fit = means.update(more, room=0.1, progress=False)
     assert np.abs(z_scores(fit, np.concatenate([rows_of(N, 0), more]))).max() < 4.5
     assert empty_of(fit) == N // 8
+    assert fit.trace.scan is not None  # as after a new fit, since all rows were read
+
+
+def test_no_room_is_no_room() -> None:
+    posterior = tc.Posterior(lambda b: 0.0 * b, lambda b, row: -((b - row) ** 2))
+    assert room.with_room(posterior, np.arange(3.0), 0)[1].weight.tolist() == [1, 1, 1]
+    assert room.with_room(posterior, np.arange(3.0), 2)[1].weight.tolist() == [1, 1, 1, 0, 0]
 
 
 def test_the_score_test_keeps_its_level_and_finds_a_shift() -> None:
@@ -211,6 +218,7 @@ def test_incomplete_rows_may_be_left_out(mixed: tc.Fit) -> None:
         ({"x": np.zeros((5, 2))}, {}, "must be rows like those of the fit"),
         (np.full((5, 2), np.nan), {}, "must have no missing values"),
         (np.full((5, 2), np.inf), {}, "the log likelihood of a new row, or a derivative, is not finite"),
+        (np.full((400, 2), np.inf), {}, "the log likelihood of a new row, or a derivative, is not finite"),
         (np.zeros((5, 2)), {"room": -1}, "must be a positive share of the rows"),
         (np.zeros((5, 2)), {"drift": "no"}, 'must be "warn" or "refuse"'),
         (np.zeros((5, 2)), {"missing": "drop"}, "goes with a formula"),

@@ -151,7 +151,7 @@ class Fit:
                 says so in the summary, "refuse" raises an error.
             room: to make, as a share of all rows, if there is too little.
             scan: proposals at which every row is read at the end, old ones too. Without it, new rows are compared with
-                the old ones by how much noise of decisions they make.
+                the old ones by how much noise of decisions they make; 8 where all rows are prepared again.
             progress: show what is going on.
         """
         from tallchain.fitting.updating import updated

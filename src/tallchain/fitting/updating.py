@@ -42,6 +42,7 @@ from tallchain.validation import brief, check_switch, is_positive, is_whole
 
 _FAR = 0.5  # from the reference to the posterior mean, in standard deviations, root mean square: then it moves
 _SHARE, _TIMES = 0.5, 20.0  # of the noise of all rows, from the new ones; and over their share of the rows
+_SCAN = 8  # proposals, as `fit` has it, where all rows are read anyway
 _UPDATES = 2**30  # number of the key of the first update: not that of anything else of a fit
 
 
@@ -55,23 +56,24 @@ class _Ready(NamedTuple):
     prepared: Prepared
     kernel: MetropolisHastings
     rows_swept: int
-    drift: Drift
-    pending: Pending | None
-    notes: tuple[Advice, ...]
+    is_anew: bool
+    """Whether all rows were prepared again."""
+    scored: tuple[Advice, ...] | None
+    """What there is to say of the noise that the new rows make; None if they were not scored."""
 
 
 def updated(
     fit: Held,
     new: Any,
     *,
-    missing: Literal["refuse", "drop"] = "refuse",
-    num_draws: int | None = None,
-    max_draws: int | None = None,
-    max_seconds: float = math.inf,
-    drift: Literal["warn", "refuse"] = "warn",
-    room: float = 0.25,
-    scan: int = 0,
-    progress: bool = True,
+    missing: Literal["refuse", "drop"],
+    num_draws: int | None,
+    max_draws: int | None,
+    max_seconds: float,
+    drift: Literal["warn", "refuse"],
+    room: float,
+    scan: int,
+    progress: bool,
 ) -> Held:
     """Return the fit with more rows; the arguments are those of `Fit.update`."""
     _check(fit, num_draws, max_draws, max_seconds, drift, room, scan, progress)
@@ -79,9 +81,11 @@ def updated(
     rows = arrived(fit, new, missing)
     reading = time.perf_counter() - began
     key = fold_in(make_key(fit.facts.seed or 0), _UPDATES + fit.num_updates)
+    found, pending = _compared(fit, rows, fold_in(fold_in(key, 0), 1))
+    if drift == "refuse" and found.is_found:
+        raise DriftError(f'`{CALL[:-1]}, drift="refuse")`: the rows were not added: {found.words}.')
     ready = _ready(fit, rows, fold_in(key, 0), room, progress=progress)
-    if drift == "refuse" and ready.drift.is_found:
-        raise DriftError(f'`{CALL[:-1]}, drift="refuse")`: the rows were not added: {ready.drift.words}.')
+    scan = scan or (_SCAN if ready.is_anew else 0)
     preparing = time.perf_counter() - began - reading
     wanted = num_draws or int(fit.facts.convergence.asked_ess or 1)
     limits = Limits(int(wanted), int(max_draws or 100 * wanted), float(max_seconds))
@@ -97,15 +101,16 @@ def updated(
         assert isinstance(prepared.source, Stored)
         model = with_rows(model, sample_of(model, prepared.source))
     facts = facts_of(model, prepared, ran.trace, _asked(fit, rows, limits, reading))
-    found = [each for each in advice_of(facts, ran, limits, model, prepared) if each.code != "not-checked" or scan]
-    found += [*ready.notes, *([ready.drift.advice] if ready.drift.advice else [])]
+    advice = [*advice_of(facts, ran, limits, model, prepared), *(ready.scored or ())]
+    advice = [each for each in advice if each.code != "not-checked" or ready.scored is None]
+    advice += [found.advice] if found.advice else []
     facts = dataclasses.replace(
         facts,
-        advice=tuple(sorted(found, key=lambda each: not each.is_grave)),
-        findings=(*facts.findings, f"update {fit.num_updates + 1:<14}{ready.drift.words}"),
-        predictive=ready.drift.predictive,
+        advice=tuple(sorted(advice, key=lambda each: not each.is_grave)),
+        findings=(*facts.findings, f"update {fit.num_updates + 1:<14}{found.words}"),
+        predictive=found.predictive,
     )
-    return Held(model, ran.trace, facts, fit.spec, prepared, fit.given, fit.num_updates + 1, ready.pending)
+    return Held(model, ran.trace, facts, fit.spec, prepared, fit.given, fit.num_updates + 1, pending)
 
 
 def _check(
@@ -152,17 +157,15 @@ def _ready(fit: Held, rows: Arrived, key: Array, room: float, *, progress: bool)
     assert isinstance(kernel, MetropolisHastings)
     assert isinstance(prepared.source, Stored)
     seed = int(np.asarray(jax.random.key_data(key)).ravel()[-1])
-    drift, pending = _compared(fit, rows, fold_in(key, 1))
     found: Grown | None = None
     empty = num_empty(prepared.posterior, prepared.source)
     if rows.num_rows <= empty and _distance(prepared, _flat_draws(fit.trace)) <= _FAR:
         new = with_weights(prepared.posterior, rows.rows, prepared.source.data)
         found = grown(prepared, kernel, new, seed)
     if found is not None and found.distance <= _FAR:
-        notes = _of_scores(fit, found, rows)
-        return _Ready(found.prepared, found.kernel, found.rows_swept, drift, pending, notes)
+        return _Ready(found.prepared, found.kernel, found.rows_swept, False, _of_scores(fit, found, rows))
     again, made = prepared_with_room(fit, rows, room, seed=fit.facts.seed or 0, progress=progress)
-    return _Ready(again, made, again.rows_swept, drift, pending, ())
+    return _Ready(again, made, again.rows_swept, True, None)
 
 
 def _compared(fit: Held, rows: Arrived, key: Array) -> tuple[Drift, Pending | None]:
@@ -203,14 +206,14 @@ def _distance(prepared: Prepared, draws: np.ndarray) -> float:
     return float(np.sqrt(np.mean((away / np.where(spread > 0, spread, 1)) ** 2)))
 
 
-def _of_scores(fit: Held, found: Grown, rows: Arrived) -> tuple[Advice, ...]:
+def _of_scores(fit: Held, found: Grown, rows: Arrived) -> tuple[Advice, ...] | None:
     """Say so if the new rows make most of the noise of decisions: no scan of all rows comes after them."""
     scored = found.prepared.scored
     if found.prepared.is_exact or not isinstance(scored, Influence) or scored.stored_scores is None:
-        return ()
+        return None
     some = jax.tree.map(lambda leaf: leaf[:SCORED], last_positions(fit.trace))
     if len(jax.tree.leaves(some)[0]) < 4:
-        return ()
+        return None
     new = residual_scores(found.prepared.posterior, found.new, found.kernel.surrogate, some)[: rows.num_rows]
     noise = float(np.sum(new.astype(np.float64) ** 2))
     before = float(np.sum(scored.stored_scores.astype(np.float64) ** 2))
