@@ -110,10 +110,10 @@ def kill_later(rank: int) -> None:
 
 
 if __name__ == "__main__":
-    from tallchain import crew
+    from tallchain import crew, joining
 
     kind, folder, out = sys.argv[1:]
-    rank = int(os.environ.get(crew.LAUNCHED, "0,0,0").split(",")[2])
+    rank = int(os.environ.get(joining.LAUNCHED, "0,0,0").split(",")[2])
     kill_later(rank)
     crew.start()
     made = numbers_of(run(kind, None if folder == "-" else folder))
